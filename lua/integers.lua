@@ -1,0 +1,45 @@
+-- Whole numbers. Lua in Redis has doubles alone, and they hold integers exactly below 2^53.
+local EXACT = 2 ^ 53
+
+-- An argument or a stored field as the integer in 0 .. 2^53-1 that it is, else nil ("nan", "inf", "-1", "0.5").
+local function integer(text)
+  local number = tonumber(text)
+  if number and number >= 0 and number < EXACT and number % 1 == 0 then
+    return number
+  end
+end
+
+-- a * b / c for integers in 0 .. 2^53-1, c above 0: the quotient rounded down, and the remainder. A quotient of 2^53 and
+-- more may be off, but is never below 2^53.
+local function muldiv(a, b, c)
+  local product = a * b
+  if product < EXACT then
+    local rest = product % c
+    return (product - rest) / c, rest
+  end
+  -- The product isn't exact: add a / c up by doubling, with every sum below c and so below 2^53.
+  local term_rest = a % c
+  local term = (a - term_rest) / c
+  local quotient, rest = 0, 0
+  while b > 0 do
+    local half = math.floor(b / 2)
+    if b > half * 2 then
+      quotient = quotient + term
+      if rest >= c - term_rest then
+        rest = rest - (c - term_rest)
+        quotient = quotient + 1
+      else
+        rest = rest + term_rest
+      end
+    end
+    term = term * 2
+    if term_rest >= c - term_rest then
+      term_rest = term_rest - (c - term_rest)
+      term = term + 1
+    else
+      term_rest = term_rest * 2
+    end
+    b = half
+  end
+  return quotient, rest
+end

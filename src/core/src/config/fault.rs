@@ -1,0 +1,56 @@
+//! What is wrong with a configuration, told so that it can be mended: where, what is there, what is allowed.
+
+use serde_json::Value;
+use std::fmt;
+
+/// The most characters of a value that a fault repeats.
+const SHOWN: usize = 80;
+
+/// One thing that is wrong with a configuration. Displayed as `path: value: what is wrong and what is allowed`, on one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    path: String,
+    value: Option<String>,
+    message: String,
+}
+
+impl Fault {
+    /// A fault of the value at `path` (`rules[0].limits[0]`; empty for the configuration as a whole).
+    pub(crate) fn new(path: &str, value: &Value, message: impl Into<String>) -> Fault {
+        Fault { path: path.to_owned(), value: Some(shown(value)), message: message.into() }
+    }
+
+    /// A fault that has no value to show: a field that isn't there, or text that can't be read at all.
+    pub(crate) fn bare(path: &str, message: impl Into<String>) -> Fault {
+        Fault { path: path.to_owned(), value: None, message: message.into() }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = if self.path.is_empty() { "configuration" } else { &self.path };
+        match &self.value {
+            Some(value) => write!(f, "{path}: {value}: {}", self.message),
+            None => write!(f, "{path}: {}", self.message),
+        }
+    }
+}
+
+/// A value as compact JSON (which has no line breaks), cut where it is long.
+fn shown(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
+
+/// ` (did you mean "limits"?)` where `given` is a near miss of one of `allowed`, else nothing.
+pub(crate) fn did_you_mean(given: &str, allowed: &[&str]) -> String {
+    let given = given.to_ascii_lowercase();
+    let distance = |candidate: &&&str| strsim::osa_distance(&given, &candidate.to_ascii_lowercase());
+    match allowed.iter().min_by_key(distance) {
+        Some(best) if distance(&best) <= best.len().div_ceil(3) => format!(" (did you mean \"{best}\"?)"),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,206 @@
+mod faults;
+
+use super::*;
+use crate::limit::MAX_COUNT;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn good() -> Value {
+    json!({"rules": [{"name": "r", "key": ["ip"], "limits": ["10/s"]}]})
+}
+
+/// The value with the fields of a JSON object put in.
+fn put(mut value: Value, fields: &str) -> Value {
+    let fields: Value = serde_json::from_str(fields).unwrap();
+    for (name, field) in fields.as_object().unwrap() {
+        value[name] = field.clone();
+    }
+    value
+}
+
+fn with_rule(fields: &str) -> Value {
+    json!({"rules": [put(good()["rules"][0].clone(), fields)]})
+}
+
+fn lines(configuration: &str) -> Vec<String> {
+    match Config::parse(configuration.as_bytes()) {
+        Ok(_) => Vec::new(),
+        Err(faults) => faults.iter().map(Fault::to_string).collect(),
+    }
+}
+
+fn parsed(configuration: &Value) -> Config {
+    Config::parse(configuration.to_string().as_bytes()).unwrap_or_else(|faults| panic!("{configuration}: {faults:?}"))
+}
+
+#[test]
+fn every_fault_is_told_in_one_pass_with_its_path_its_value_and_what_is_allowed() {
+    for (configuration, wanted) in faults::CONFIGURATIONS {
+        assert_eq!(lines(configuration), *wanted, "{configuration}");
+    }
+    for (fields, wanted) in faults::FIELDS {
+        assert_eq!(lines(&put(good(), fields).to_string()), *wanted, "{fields}");
+    }
+    for (fields, wanted) in faults::RULE_FIELDS {
+        let wanted: Vec<String> = wanted.iter().map(|line| format!("rules[0].{line}")).collect();
+        assert_eq!(lines(&with_rule(fields).to_string()), wanted, "{fields}");
+    }
+}
+
+#[test]
+fn what_is_not_given_has_the_documented_default() {
+    let config = parsed(&put(good(), r#"{"store":{"cluster":"redis"}}"#));
+    let store = config.store.unwrap();
+    assert_eq!((store.timeout_ms, store.key_prefix.as_str(), store.scope), (50, "rl", Scope::Request));
+    assert_eq!(store.breaker, Breaker { failures: 5, open_ms: 1000 });
+    assert_eq!((config.response.status, config.response.ratelimit_headers), (429, true));
+    assert_eq!(config.response.body, r#"{"message":"Too many requests"}"#);
+    let rule = &config.rules[0];
+    assert_eq!((rule.cost, rule.on_missing, rule.on_error), (1, OnMissing::Skip, OnError::Local));
+    assert_eq!((rule.share, rule.mode), (1.0, Mode::Enforce));
+    assert_eq!(parsed(&good()).store, None);
+}
+
+#[test]
+fn every_field_is_taken_over() {
+    let config = parsed(&json!({
+        "store": {"transport": "redis", "cluster": "c", "timeout": "1s", "key_prefix": "a:b", "scope": "rule",
+                  "breaker": {"failures": 1000, "open": "1h"}},
+        "response": {"status": 503, "body": "no", "content_type": "text/plain", "headers": []},
+        "rules": [{
+            "name": "a-b_1", "match": {"path": {"prefix": "/V1/"}, "methods": ["GET"], "hosts": ["API.example.com"]},
+            "key": ["header:X-Key | ip", "const:a|path"], "limits": ["10/s"], "algorithm": "token_bucket", "cost": 0,
+            "on_missing": "deny", "on_error": "allow", "local": {"share": 0.5}, "mode": "off",
+        }],
+    }));
+    let breaker = Breaker { failures: 1000, open_ms: 3_600_000 };
+    let store = Store { cluster: "c".into(), timeout_ms: 1000, key_prefix: "a:b".into(), scope: Scope::Rule, breaker };
+    assert_eq!(config.store, Some(store));
+    let response = Response { status: 503, body: "no".into(), content_type: "text/plain".into(), ratelimit_headers: false };
+    assert_eq!(config.response, response);
+    let rule = RuleConfig {
+        name: "a-b_1".into(),
+        matches: Match {
+            path: Some(PathMatch::prefix("/V1/")),
+            methods: vec!["GET".into()],
+            hosts: vec!["api.example.com".into()],
+        },
+        key: vec![
+            KeyPart::new(vec![Source::Header("x-key".into()), Source::Ip]),
+            KeyPart::new(vec![Source::Const("a".into()), Source::Path]),
+        ],
+        limits: vec![Limit::token_bucket(10, 1000, 10).unwrap()],
+        cost: 0,
+        on_missing: OnMissing::Deny,
+        on_error: OnError::Allow,
+        share: 0.5,
+        mode: Mode::Off,
+    };
+    assert_eq!(config.rules, [rule]);
+}
+
+#[test]
+fn limits_are_read_in_every_spelling() {
+    let table = [
+        (json!("100/min"), (100, 60_000, 100)),
+        (json!("5/10s"), (5, 10_000, 5)),
+        (json!("20/s burst 40"), (20, 1000, 40)),
+        (json!("  20/sec  burst  40 token_bucket "), (20, 1000, 40)),
+        (json!("1/1h30m"), (1, 5_400_000, 1)),
+        (json!("1/250ms"), (1, 250, 1)),
+        (json!("1/1ms"), (1, 1, 1)),
+        (json!("9007199254740991/31d burst 9007199254740991"), (MAX_COUNT, 2_678_400_000, MAX_COUNT)),
+        (json!("7/days"), (7, 86_400_000, 7)),
+        (json!({"count": 500000.0, "window": "hour"}), (500_000, 3_600_000, 500_000)),
+        (json!({"count": 5e5, "window": "1d", "burst": 1, "algorithm": "token_bucket"}), (500_000, 86_400_000, 1)),
+    ];
+    for (text, (count, window_ms, burst)) in table {
+        let mut value = good();
+        value["rules"][0]["limits"][0] = text.clone();
+        assert_eq!(parsed(&value).rules[0].limits, [Limit::token_bucket(count, window_ms, burst).unwrap()], "{text}");
+    }
+}
+
+#[test]
+fn a_thousand_rules_are_the_most() {
+    let rules = |count: usize| {
+        let rules: Vec<Value> =
+            (0..count).map(|i| put(good()["rules"][0].clone(), &format!(r#"{{"name":"r{i}"}}"#))).collect();
+        json!({"rules": rules}).to_string()
+    };
+    assert_eq!(lines(&rules(1000)), Vec::<String>::new());
+    let lines = lines(&rules(1001));
+    assert_eq!(lines.len(), 1);
+    assert!(lines[0].contains("a list of 1 to 1000 is wanted"), "{}", lines[0]);
+}
+
+#[test]
+fn long_values_are_cut_and_faults_keep_to_one_line() {
+    let value = "x\n".repeat(1000);
+    let line = &lines(&put(good(), &json!({"store": value}).to_string()).to_string())[0];
+    assert!(line.len() < 250 && !line.contains('\n') && line.contains('…'), "{line}");
+}
+
+/// The protobuf bytes that Envoy makes of a `google.protobuf.Struct`.
+fn as_struct(value: &Value) -> Vec<u8> {
+    use prost_types::{ListValue, Struct, Value as Message, value::Kind};
+    fn message(value: &Value) -> Message {
+        let kind = match value {
+            Value::Null => Kind::NullValue(0),
+            Value::Bool(flag) => Kind::BoolValue(*flag),
+            Value::Number(number) => Kind::NumberValue(number.as_f64().unwrap()),
+            Value::String(text) => Kind::StringValue(text.clone()),
+            Value::Array(items) => Kind::ListValue(ListValue { values: items.iter().map(message).collect() }),
+            Value::Object(_) => Kind::StructValue(fields(value)),
+        };
+        Message { kind: Some(kind) }
+    }
+    fn fields(value: &Value) -> Struct {
+        let fields = value.as_object().unwrap().iter().map(|(name, value)| (name.clone(), message(value)));
+        Struct { fields: fields.collect() }
+    }
+    prost::Message::encode_to_vec(&fields(value))
+}
+
+#[test]
+fn a_struct_says_the_same_as_json() {
+    let value = put(with_rule(r#"{"cost":500000,"limits":[{"count":7,"window":"s"}]}"#), r#"{"store":{"cluster":"c"}}"#);
+    assert_eq!(Config::parse(&as_struct(&value)).unwrap(), parsed(&value));
+    let faults = Config::parse(&as_struct(&with_rule(r#"{"limits":["0/s"],"cost":1.5}"#))).unwrap_err();
+    let lines: Vec<String> = faults.iter().map(Fault::to_string).collect();
+    assert_eq!(
+        lines,
+        [
+            "rules[0].limits[0]: \"0/s\": a count of 0 would deny every request; allowed: 1 to 9007199254740991",
+            "rules[0].cost: 1.5: an integer from 0 to 2147483648 is wanted",
+        ]
+    );
+}
+
+#[test]
+fn a_fraction_that_envoy_has_made_a_string_is_the_fraction() {
+    let value = with_rule(r#"{"local":{"share":"0.25"}}"#);
+    assert_eq!(Config::parse(&as_struct(&value)).unwrap().rules[0].share, 0.25);
+    for share in ["0", "1.5", "NaN", "inf", "x", ""] {
+        let value = with_rule(&format!(r#"{{"local":{{"share":"{share}"}}}}"#));
+        assert!(Config::parse(&as_struct(&value)).is_err(), "{share}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = Config::parse(&bytes);
+    }
+
+    #[test]
+    fn a_good_configuration_with_bytes_changed_is_read_or_refused(
+        at in any::<proptest::sample::Index>(), byte in any::<u8>(), structured in any::<bool>(),
+    ) {
+        let value = put(with_rule(r#"{"match":{"path":{"prefix":"/a"}}}"#), r#"{"store":{"cluster":"c"}}"#);
+        let mut bytes = if structured { as_struct(&value) } else { value.to_string().into_bytes() };
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        let _ = Config::parse(&bytes);
+    }
+}

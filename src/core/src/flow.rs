@@ -1,0 +1,343 @@
+//! The way of one request: [`Plan`] → calls of the store, or buckets of this proxy → [`Decision`].
+//!
+//! No I/O: the calls go out and their results come in through whoever holds the [`Flow`]. What becomes of a request when the
+//! store fails is settled here, in [`Flow::decide`], and nowhere else.
+
+use crate::config::{Config, OnError, Response, Scope, Store};
+use crate::limit::{Limit, Outcome, Verdict};
+use crate::local::{self, Charge, SharedData, Unavailable};
+use crate::rules::{Check, Plan, Rule, RuleId, Rules, redis_key};
+use crate::store::{Call, Failure, LimitCall};
+
+/// A configuration, ready to decide.
+#[derive(Debug)]
+pub struct Limiter {
+    /// The rules in force.
+    pub rules: Rules,
+    /// Redis, where there is one.
+    pub store: Option<Store>,
+    /// The answer of a denied request.
+    pub response: Response,
+}
+
+/// What happens next to a request.
+#[derive(Debug)]
+pub enum Step {
+    /// No rule applies to it.
+    Continue,
+    /// It waits for these calls, whose results go to [`Flow::settle`] by their place.
+    Ask(Flow, Vec<Call>),
+    /// It is decided.
+    Decide(Decision),
+}
+
+/// A request that waits for the store.
+#[derive(Debug)]
+pub struct Flow {
+    checks: Vec<Check>,
+    scope: Scope,
+    /// By call; `None` until it is settled.
+    results: Vec<Option<CallResult>>,
+}
+
+/// A verdict for each of a call's limits, or why there is none.
+pub type CallResult = Result<Vec<Verdict>, Failure>;
+
+/// What becomes of a request, and all there is to tell about it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// What becomes of it.
+    pub kind: Kind,
+    /// Who decided; `None` where the store failed and the rule says `allow` or `deny`.
+    pub source: Option<Source>,
+    /// The rule that binds: the denying one, or the one with the least remaining.
+    pub rule: Option<RuleId>,
+    /// Whom that rule counts.
+    pub subject: Option<String>,
+    /// What is left of the limit that binds.
+    pub quota: Option<Quota>,
+    /// What is to be counted.
+    pub tally: Vec<(RuleId, Tally)>,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It goes on.
+    Allowed,
+    /// It is denied. The wait after which it would be let in, in milliseconds; `None` where no wait helps.
+    Denied {
+        /// The longest wait of the limits that deny.
+        retry_ms: Option<u64>,
+    },
+    /// The store failed, and the rule says that nothing passes then.
+    Failed,
+}
+
+/// Who decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Redis.
+    Redis,
+    /// A bucket of this proxy.
+    Local,
+}
+
+/// What is left of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// The most that there can be.
+    pub limit: u64,
+    /// What is left of it, rounded down.
+    pub remaining: u64,
+    /// Milliseconds until all of it is there again.
+    pub reset_ms: u64,
+}
+
+/// What is counted of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tally {
+    /// Let in, by whomever.
+    Allowed,
+    /// Denied, by whomever.
+    Denied,
+    /// Let in with less than a fifth left.
+    NearLimit,
+    /// The store failed.
+    Error,
+    /// Let in by a bucket of this proxy.
+    LocalAllowed,
+    /// Denied by a bucket of this proxy.
+    LocalDenied,
+}
+
+impl Limiter {
+    /// Compiles a configuration.
+    pub fn new(config: Config) -> Limiter {
+        Limiter { rules: Rules::new(&config), store: config.store, response: config.response }
+    }
+
+    /// The first step of a request. `now_ms` is the time since 1970, as all workers of the proxy see it.
+    pub fn begin(&self, plan: Plan, data: &impl SharedData, now_ms: u64) -> Step {
+        if let Some(rule) = plan.denied {
+            return Step::Decide(Decision {
+                kind: Kind::Denied { retry_ms: None },
+                source: None,
+                rule: Some(rule),
+                subject: None,
+                quota: None,
+                tally: vec![(rule, Tally::Denied)],
+            });
+        }
+        if plan.checks.is_empty() {
+            return Step::Continue;
+        }
+        let Some(store) = &self.store else {
+            let checks: Vec<Judged<'_>> = self.judge(&plan.checks).collect();
+            return Step::Decide(decide_locally(checks, Vec::new(), data, now_ms));
+        };
+        let calls: Vec<Call> = match store.scope {
+            Scope::Request => vec![self.call(store, &plan.checks)],
+            Scope::Rule => plan.checks.iter().map(|check| self.call(store, std::slice::from_ref(check))).collect(),
+        };
+        let results = calls.iter().map(|_| None).collect();
+        Step::Ask(Flow { checks: plan.checks, scope: store.scope, results }, calls)
+    }
+
+    fn call(&self, store: &Store, checks: &[Check]) -> Call {
+        let mut limits = Vec::new();
+        for Judged { check, rule, .. } in self.judge(checks) {
+            for limit in &rule.limits {
+                let mut key = Vec::with_capacity(64);
+                redis_key(&mut key, &store.key_prefix, &rule.name, &check.subject, limit);
+                limits.push(LimitCall { key, limit, cost: rule.cost });
+            }
+        }
+        Call::new(&limits)
+    }
+
+    /// The checks with their rules, not judged yet.
+    fn judge<'a>(&'a self, checks: &'a [Check]) -> impl Iterator<Item = Judged<'a>> {
+        checks.iter().filter_map(|check| {
+            let rule = self.rules.get(check.rule)?;
+            Some(Judged { check, rule, verdicts: Vec::new() })
+        })
+    }
+}
+
+impl Flow {
+    /// Takes the result of a call; whether it was the last one. A second result for a call is ignored.
+    pub fn settle(&mut self, part: u16, result: CallResult) -> bool {
+        if let Some(place @ None) = self.results.get_mut(usize::from(part)) {
+            *place = Some(result);
+        }
+        self.results.iter().all(Option::is_some)
+    }
+
+    /// The decision, once all calls are settled; one that isn't counts as failed.
+    pub fn decide(self, limiter: &Limiter, data: &impl SharedData, now_ms: u64) -> Decision {
+        let Flow { checks, scope, results } = self;
+        let mut results: Vec<CallResult> =
+            results.into_iter().map(|result| result.unwrap_or(Err(Failure::Disconnected))).collect();
+        if scope == Scope::Request {
+            results = shared_out(results.pop(), limiter.judge(&checks).map(|judged| judged.rule.limits.len()));
+        }
+        let (mut answered, mut failed) = (Vec::new(), Vec::new());
+        for (judged, result) in limiter.judge(&checks).zip(results) {
+            match result {
+                Ok(verdicts) => answered.push(Judged { verdicts, ..judged }),
+                Err(_) => failed.push(judged),
+            }
+        }
+        let errors = failed.iter().map(|judged| (judged.check.rule, Tally::Error)).collect();
+        if let Some(judged) = failed.iter().find(|judged| judged.rule.on_error == OnError::Deny) {
+            return judged.decision(Kind::Failed, None, None, errors);
+        }
+        // A clean denial stands, whatever the rules with failures would say, and charges nothing here.
+        if answered.iter().any(Judged::denies) {
+            return denied(&answered, Source::Redis, errors);
+        }
+        let (by_bucket, let_in): (Vec<_>, Vec<_>) =
+            failed.into_iter().partition(|judged| judged.rule.on_error == OnError::Local);
+        let mut tally: Vec<_> = errors;
+        tally.extend(let_in.iter().map(|judged| (judged.check.rule, Tally::Allowed)));
+        if by_bucket.is_empty() {
+            return allowed(&answered, &let_in, Source::Redis, tally);
+        }
+        tally.extend(answered.iter().flat_map(|judged| judged.admissions(Source::Redis)));
+        decide_locally(by_bucket, tally, data, now_ms)
+    }
+}
+
+/// A check, its rule, and a verdict for each of the rule's limits once there are any.
+#[derive(Debug)]
+struct Judged<'a> {
+    check: &'a Check,
+    rule: &'a Rule,
+    verdicts: Vec<Verdict>,
+}
+
+impl Judged<'_> {
+    fn denies(&self) -> bool {
+        self.verdicts.iter().any(|verdict| verdict.outcome != Outcome::Allowed)
+    }
+
+    /// The verdicts with their limits.
+    fn limits(&self, source: Source) -> impl Iterator<Item = (&Limit, &Verdict)> {
+        let limits = match source {
+            Source::Redis => &self.rule.limits,
+            Source::Local => &self.rule.local_limits,
+        };
+        limits.iter().zip(&self.verdicts)
+    }
+
+    /// What to count of a check that was let in.
+    fn admissions(&self, source: Source) -> Vec<(RuleId, Tally)> {
+        let near = |(limit, verdict): (&Limit, &Verdict)| verdict.remaining.saturating_mul(5) < limit.burst();
+        let mut tally = vec![(self.check.rule, Tally::Allowed)];
+        if self.limits(source).any(near) {
+            tally.push((self.check.rule, Tally::NearLimit));
+        }
+        tally
+    }
+
+    fn decision(&self, kind: Kind, source: Option<Source>, quota: Option<Quota>, tally: Vec<(RuleId, Tally)>) -> Decision {
+        let subject = Some(self.check.subject.as_str().to_owned());
+        Decision { kind, source, rule: Some(self.check.rule), subject, quota, tally }
+    }
+}
+
+/// The result of the one call for all checks, as one for each check.
+fn shared_out(result: Option<CallResult>, limits: impl Iterator<Item = usize>) -> Vec<CallResult> {
+    match result.unwrap_or(Err(Failure::Disconnected)) {
+        Ok(verdicts) => {
+            let mut verdicts = verdicts.into_iter();
+            limits.map(|count| Ok(verdicts.by_ref().take(count).collect())).collect()
+        }
+        Err(failure) => limits.map(|_| Err(failure.clone())).collect(),
+    }
+}
+
+/// Checks that the buckets of this proxy decide; `tally` is what others have to count already.
+fn decide_locally(
+    mut checks: Vec<Judged<'_>>,
+    mut tally: Vec<(RuleId, Tally)>,
+    data: &impl SharedData,
+    now_ms: u64,
+) -> Decision {
+    let charges: Vec<Charge<'_>> = checks
+        .iter()
+        .flat_map(|judged| {
+            let Judged { check, rule, .. } = *judged;
+            rule.local_limits.iter().map(|limit| Charge::new(&rule.name, &check.subject, limit, rule.cost))
+        })
+        .collect();
+    match local::charge_all(data, &charges, now_ms) {
+        Ok(verdicts) => {
+            let mut verdicts = verdicts.into_iter();
+            for judged in &mut checks {
+                judged.verdicts = verdicts.by_ref().take(judged.rule.local_limits.len()).collect();
+            }
+        }
+        // There is nobody left to ask, and a proxy without shared data can't be told from one without limits.
+        Err(Unavailable) => {
+            tally.extend(checks.iter().flat_map(|judged| [Tally::Error, Tally::Allowed].map(|t| (judged.check.rule, t))));
+            return allowed(&[], &checks, Source::Local, tally);
+        }
+    }
+    if checks.iter().any(Judged::denies) {
+        tally.retain(|(_, tally)| *tally == Tally::Error); // nobody is let in after all
+        tally.extend(checks.iter().filter(|j| j.denies()).map(|j| (j.check.rule, Tally::LocalDenied)));
+        return denied(&checks, Source::Local, tally);
+    }
+    tally.extend(checks.iter().map(|judged| (judged.check.rule, Tally::LocalAllowed)));
+    allowed(&checks, &[], Source::Local, tally)
+}
+
+fn denied(checks: &[Judged<'_>], source: Source, mut tally: Vec<(RuleId, Tally)>) -> Decision {
+    let denying = || checks.iter().filter(|judged| judged.denies());
+    tally.extend(denying().map(|judged| (judged.check.rule, Tally::Denied)));
+    let mut retry_ms = Some(0);
+    for verdict in denying().flat_map(|judged| &judged.verdicts) {
+        retry_ms = match verdict.outcome {
+            Outcome::Allowed => retry_ms,
+            Outcome::Denied { retry_ms: wait } => retry_ms.map(|longest| longest.max(wait)),
+            Outcome::NeverPasses => None,
+        };
+    }
+    let binding = denying().flat_map(|judged| judged.limits(source).map(move |(limit, verdict)| (judged, limit, verdict)));
+    let binding = binding.filter(|(_, _, verdict)| verdict.outcome != Outcome::Allowed);
+    bound(binding, Kind::Denied { retry_ms }, source, tally)
+}
+
+/// All are let in: `decided` by verdicts, `let_in` by their rules' `on_error`.
+fn allowed(decided: &[Judged<'_>], let_in: &[Judged<'_>], source: Source, mut tally: Vec<(RuleId, Tally)>) -> Decision {
+    tally.extend(decided.iter().flat_map(|judged| judged.admissions(source)));
+    if let ([], [judged, ..]) = (decided, let_in) {
+        return judged.decision(Kind::Allowed, None, None, tally);
+    }
+    let binding =
+        decided.iter().flat_map(|judged| judged.limits(source).map(move |(limit, verdict)| (judged, limit, verdict)));
+    bound(binding, Kind::Allowed, source, tally)
+}
+
+/// The decision of the limit with the least remaining.
+fn bound<'a>(
+    limits: impl Iterator<Item = (&'a Judged<'a>, &'a Limit, &'a Verdict)>,
+    kind: Kind,
+    source: Source,
+    tally: Vec<(RuleId, Tally)>,
+) -> Decision {
+    match limits.min_by_key(|(_, _, verdict)| verdict.remaining) {
+        Some((judged, limit, verdict)) => {
+            let Verdict { remaining, reset_ms, .. } = *verdict;
+            // A reply can't leave more than there can be.
+            let quota = Quota { limit: limit.burst(), remaining: remaining.min(limit.burst()), reset_ms };
+            judged.decision(kind, Some(source), Some(quota), tally)
+        }
+        None => Decision { kind, source: Some(source), rule: None, subject: None, quota: None, tally },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! Limits and the algorithms that enforce them.
+//!
+//! One file per algorithm, each a pure step `(state, limit, now, cost) → verdict and new state` in exact integers. The Lua
+//! scripts in `lua/` make the same decisions inside Redis; `tests/lua` holds the two against each other.
+
+pub mod token_bucket;
+
+use std::num::NonZeroU64;
+
+/// The greatest count, burst and cost: 2^53 − 1, the last integer that a Lua number, a double, holds exactly.
+pub const MAX_COUNT: u64 = (1 << 53) - 1;
+
+/// The longest window in milliseconds: 31 days.
+pub const MAX_WINDOW_MS: u64 = 31 * 24 * 60 * 60 * 1000;
+
+/// The longest wait that is told, in milliseconds: 285,000 years. A longer one (a vast burst, a slow refill) is told as this.
+pub const MAX_WAIT_MS: u64 = MAX_COUNT;
+
+/// How requests are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// Tokens up to a capacity, refilled at a steady rate ([`token_bucket`]).
+    TokenBucket,
+}
+
+impl Algorithm {
+    /// The name in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Algorithm::TokenBucket => "token_bucket",
+        }
+    }
+
+    /// The two letters that stand for it in Redis keys and in the script's arguments.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Algorithm::TokenBucket => "tb",
+        }
+    }
+}
+
+/// An amount per window, counted by one algorithm. Its numbers are in range by construction ([`Limit::token_bucket`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Limit {
+    count: NonZeroU64,
+    window_ms: NonZeroU64,
+    burst: NonZeroU64,
+    algorithm: Algorithm,
+}
+
+impl Limit {
+    /// The least that a limit can be: one request per millisecond.
+    pub const SMALLEST: Limit = Limit {
+        count: NonZeroU64::MIN,
+        window_ms: NonZeroU64::MIN,
+        burst: NonZeroU64::MIN,
+        algorithm: Algorithm::TokenBucket,
+    };
+
+    /// A token bucket that holds `burst` tokens and refills `count` of them per `window_ms` milliseconds.
+    ///
+    /// `None` where `count` or `burst` is not in `1..=`[`MAX_COUNT`] or `window_ms` not in `1..=`[`MAX_WINDOW_MS`].
+    pub fn token_bucket(count: u64, window_ms: u64, burst: u64) -> Option<Limit> {
+        if count > MAX_COUNT || burst > MAX_COUNT || window_ms > MAX_WINDOW_MS {
+            return None;
+        }
+        Some(Limit {
+            count: NonZeroU64::new(count)?,
+            window_ms: NonZeroU64::new(window_ms)?,
+            burst: NonZeroU64::new(burst)?,
+            algorithm: Algorithm::TokenBucket,
+        })
+    }
+
+    /// Requests per window.
+    pub fn count(&self) -> u64 {
+        self.count.get()
+    }
+
+    /// The window in milliseconds.
+    pub fn window_ms(&self) -> u64 {
+        self.window_ms.get()
+    }
+
+    /// The most that is admitted at one instant: a token bucket's capacity.
+    pub fn burst(&self) -> u64 {
+        self.burst.get()
+    }
+
+    /// How it counts.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+}
+
+/// What one limit says of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether the request is within the limit.
+    pub outcome: Outcome,
+    /// What is left, rounded down: after the charge where the request was charged, else what there is.
+    pub remaining: u64,
+    /// Milliseconds, rounded up, until nothing of what was charged counts any more (a token bucket: until it is full).
+    pub reset_ms: u64,
+}
+
+/// Whether a request is within a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is.
+    Allowed,
+    /// It isn't now; alone on its subject it is after `retry_ms` milliseconds, and not one earlier.
+    Denied {
+        /// The wait in milliseconds, at least 1.
+        retry_ms: u64,
+    },
+    /// Its cost is above what the limit ever holds: no wait helps.
+    NeverPasses,
+}

@@ -1,0 +1,384 @@
+//! The stream to Redis that a worker keeps open: calls go out pipelined, replies come back in the order of the calls.
+//!
+//! It does no I/O. It is told what happens and says what is to be done ([`Effect`]), so that every failure of a stream can be
+//! played through in a test. What it holds to:
+//! - every call is settled exactly once, by its reply, by its deadline, or by the stream's end;
+//! - a call that was settled early stays in line as a tombstone, because its reply still comes, and in its turn;
+//! - nothing is sent twice, but for a call that Redis answered with NOSCRIPT: that one wasn't run;
+//! - at most [`MAX_WAITING`] calls and tombstones wait. A stream that keeps owing replies is given up when the breaker opens.
+//!
+//! A new stream begins with a greeting, a call that charges nothing. Its reply shows that Redis is there and closes the breaker
+//! at once; without it the first sign of Redis's return would be a probe after the breaker's open time. (A PING wouldn't do:
+//! Envoy's `redis_proxy` answers it without asking Redis.)
+
+use super::{Breaker, Call, Decoder, Failure, Reply, call};
+use crate::config;
+use crate::limit::Verdict;
+use std::collections::VecDeque;
+
+/// The most calls and tombstones that wait for replies.
+pub const MAX_WAITING: usize = 8192;
+
+/// The pauses before a stream that failed is opened again: the first, doubled up to the last. Microseconds.
+const FIRST_PAUSE_US: u64 = 25_000;
+const LAST_PAUSE_US: u64 = 400_000;
+/// How long a new stream may take to answer its greeting. Microseconds.
+const GREETING_US: u64 = 1_000_000;
+
+/// Who a call is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// The request's context.
+    pub request: u32,
+    /// Which of the request's calls.
+    pub part: u16,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Call [`Link::poll`] from the root context as soon as can be: a stream can be opened only there.
+    Wake,
+    /// Open a stream and tell [`Link::opened`].
+    Open,
+    /// Send this on the stream.
+    Send(Vec<u8>),
+    /// Give the stream up; it will have no more callbacks.
+    Reset,
+    /// A call is settled.
+    Done {
+        /// Whose.
+        ticket: Ticket,
+        /// A verdict for each of the call's limits.
+        result: Result<Vec<Verdict>, Failure>,
+        /// How long it took, in microseconds.
+        took_us: u64,
+    },
+    /// Redis can be reached now.
+    Connected,
+    /// Redis can't be reached any more, and why.
+    Disconnected(Failure),
+    /// Something to count.
+    Count(Counter),
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Counter {
+    /// A call was sent.
+    Request,
+    /// A call had no reply in time.
+    Timeout,
+    /// A call failed, timeouts among them.
+    Failure,
+    /// Redis didn't know the script.
+    Noscript,
+    /// A stream was opened after an earlier one.
+    Reconnect,
+    /// The breaker opened.
+    BreakerOpen,
+}
+
+/// The stream, its calls and its breaker.
+#[derive(Debug)]
+pub struct Link {
+    timeout_us: u64,
+    greeting: Call,
+    breaker: Breaker,
+    state: State,
+    decoder: Decoder,
+    /// Sent, in the order of their replies.
+    sent: VecDeque<Entry>,
+    /// Not sent yet: the stream isn't open.
+    unsent: VecDeque<Pending>,
+    /// How many of `sent` aren't settled.
+    live: usize,
+    /// The pause before the next stream; 0 while streams work.
+    pause_us: u64,
+    opened_before: bool,
+    /// What was last told by [`Effect::Connected`] or [`Effect::Disconnected`].
+    connected: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// No stream, and none is wanted before this time; 0 where none has failed.
+    Closed { not_before_us: u64 },
+    /// A stream is to be opened at the next poll.
+    Wanted,
+    /// A stream is open. It is greeted once it has answered its greeting.
+    Open { greeted: bool, since_us: u64 },
+}
+
+#[derive(Debug)]
+enum Entry {
+    Greeting,
+    /// Sent by its SHA-1.
+    BySha(Pending),
+    /// Sent with the script.
+    WithScript(Pending),
+    /// Settled before its reply came.
+    Tombstone,
+}
+
+#[derive(Debug)]
+struct Pending {
+    ticket: Ticket,
+    call: Call,
+    since_us: u64,
+}
+
+impl Link {
+    /// A link without a stream; the first call opens one.
+    pub fn new(store: &config::Store) -> Link {
+        Link {
+            timeout_us: store.timeout_ms.saturating_mul(1000),
+            greeting: Call::greeting(&store.key_prefix),
+            breaker: Breaker::new(store.breaker),
+            state: State::Closed { not_before_us: 0 },
+            decoder: Decoder::default(),
+            sent: VecDeque::new(),
+            unsent: VecDeque::new(),
+            live: 0,
+            pause_us: 0,
+            opened_before: false,
+            connected: None,
+        }
+    }
+
+    /// Asks Redis. The answer is an [`Effect::Done`], maybe at once.
+    pub fn ask(&mut self, ticket: Ticket, call: Call, now_us: u64, out: &mut Vec<Effect>) {
+        let pending = Pending { ticket, call, since_us: now_us };
+        if !self.breaker.admits(now_us) {
+            return Self::settle(pending, Err(Failure::BreakerOpen), now_us, out);
+        }
+        if self.waiting() >= MAX_WAITING {
+            return self.fail(pending, Failure::Overloaded, now_us, out);
+        }
+        match self.state {
+            State::Open { .. } => self.send(pending, out),
+            State::Wanted => self.unsent.push_back(pending),
+            State::Closed { not_before_us } if now_us >= not_before_us => {
+                self.state = State::Wanted;
+                self.unsent.push_back(pending);
+                out.push(Effect::Wake);
+            }
+            State::Closed { .. } => self.fail(pending, Failure::Disconnected, now_us, out),
+        }
+    }
+
+    /// Calls whose time is up are settled, and a stream is opened where one is due. From a callback of the root context.
+    pub fn poll(&mut self, now_us: u64, out: &mut Vec<Effect>) {
+        self.expire(now_us, out);
+        match self.state {
+            State::Wanted => out.push(Effect::Open),
+            // After a failure it is opened without waiting for a call, so that Redis's return is noticed.
+            State::Closed { not_before_us } if self.pause_us > 0 && now_us >= not_before_us => {
+                self.state = State::Wanted;
+                out.push(Effect::Open);
+            }
+            State::Open { greeted: false, since_us } if now_us >= since_us.saturating_add(GREETING_US) => {
+                self.give_up(now_us, out);
+            }
+            State::Open { .. } | State::Closed { .. } => {}
+        }
+    }
+
+    /// Whether the stream that [`Effect::Open`] wanted is open.
+    pub fn opened(&mut self, open: bool, now_us: u64, out: &mut Vec<Effect>) {
+        if !open {
+            return self.lost(now_us, out);
+        }
+        self.state = State::Open { greeted: false, since_us: now_us };
+        self.decoder = Decoder::default();
+        if std::mem::replace(&mut self.opened_before, true) {
+            out.push(Effect::Count(Counter::Reconnect));
+        }
+        self.sent.push_back(Entry::Greeting);
+        out.push(Effect::Send(self.greeting.evalsha()));
+        for pending in std::mem::take(&mut self.unsent) {
+            self.send(pending, out);
+        }
+    }
+
+    /// The stream has brought bytes.
+    pub fn received(&mut self, bytes: &[u8], now_us: u64, out: &mut Vec<Effect>) {
+        self.decoder.feed(bytes);
+        loop {
+            match self.decoder.next_reply() {
+                Ok(Some(reply)) => {
+                    let Some(entry) = self.sent.pop_front() else { return self.give_up(now_us, out) };
+                    self.replied(entry, reply, now_us, out);
+                    if !matches!(self.state, State::Open { .. }) {
+                        return; // given up on the way
+                    }
+                }
+                Ok(None) => return,
+                Err(_) => return self.give_up(now_us, out),
+            }
+        }
+    }
+
+    /// The stream has ended.
+    pub fn closed(&mut self, now_us: u64, out: &mut Vec<Effect>) {
+        self.lost(now_us, out);
+    }
+
+    /// How often [`Link::poll`] is wanted now, in milliseconds; 0: not at all.
+    pub fn poll_every_ms(&self) -> u32 {
+        let opening = matches!(self.state, State::Wanted | State::Open { greeted: false, .. });
+        let reopening = matches!(self.state, State::Closed { .. }) && self.pause_us > 0;
+        if self.live > 0 || !self.unsent.is_empty() || opening || reopening { 10 } else { 0 }
+    }
+
+    /// Calls that aren't settled.
+    pub fn pending(&self) -> usize {
+        self.live.saturating_add(self.unsent.len())
+    }
+
+    fn waiting(&self) -> usize {
+        self.sent.len().saturating_add(self.unsent.len())
+    }
+
+    fn send(&mut self, pending: Pending, out: &mut Vec<Effect>) {
+        out.push(Effect::Count(Counter::Request));
+        out.push(Effect::Send(pending.call.evalsha()));
+        self.live = self.live.saturating_add(1);
+        self.sent.push_back(Entry::BySha(pending));
+    }
+
+    fn replied(&mut self, entry: Entry, reply: Reply, now_us: u64, out: &mut Vec<Effect>) {
+        let pending = match entry {
+            Entry::Tombstone => return,
+            Entry::Greeting => {
+                // Any other error (LOADING, NOAUTH) is what the calls get too; the breaker deals with it.
+                if is_noscript(&reply) || call::verdicts(reply, self.greeting.limits()).is_ok() {
+                    self.greeted(out);
+                }
+                return;
+            }
+            Entry::BySha(pending) => {
+                if is_noscript(&reply) {
+                    out.push(Effect::Count(Counter::Noscript));
+                    out.push(Effect::Send(pending.call.eval()));
+                    self.sent.push_back(Entry::WithScript(pending));
+                    return;
+                }
+                pending
+            }
+            Entry::WithScript(pending) => pending,
+        };
+        self.live = self.live.saturating_sub(1);
+        match call::verdicts(reply, pending.call.limits()) {
+            Ok(verdicts) => {
+                self.breaker.succeeded();
+                self.connected(out);
+                Self::settle(pending, Ok(verdicts), now_us, out);
+            }
+            Err(failure) => self.fail(pending, failure, now_us, out),
+        }
+    }
+
+    /// The new stream leads to Redis.
+    fn greeted(&mut self, out: &mut Vec<Effect>) {
+        if let State::Open { greeted, .. } = &mut self.state {
+            *greeted = true;
+        }
+        self.pause_us = 0;
+        self.breaker.succeeded();
+        self.connected(out);
+    }
+
+    fn expire(&mut self, now_us: u64, out: &mut Vec<Effect>) {
+        let overdue = |pending: &Pending, timeout_us: u64| now_us >= pending.since_us.saturating_add(timeout_us);
+        let mut late = Vec::new();
+        if self.live > 0 {
+            for entry in &mut self.sent {
+                if matches!(entry, Entry::BySha(p) | Entry::WithScript(p) if overdue(p, self.timeout_us))
+                    && let Entry::BySha(p) | Entry::WithScript(p) = std::mem::replace(entry, Entry::Tombstone)
+                {
+                    self.live = self.live.saturating_sub(1);
+                    late.push(p);
+                }
+            }
+        }
+        while let Some(pending) = self.unsent.pop_front_if(|pending| overdue(pending, self.timeout_us)) {
+            late.push(pending);
+        }
+        for pending in late {
+            out.push(Effect::Count(Counter::Timeout));
+            self.fail(pending, Failure::Timeout, now_us, out);
+        }
+    }
+
+    /// A call has failed. One failure in a row too many opens the breaker, and a stream that owes replies then is given up:
+    /// it may lead nowhere, and nothing would ever close it.
+    fn fail(&mut self, pending: Pending, failure: Failure, now_us: u64, out: &mut Vec<Effect>) {
+        let owing = matches!(failure, Failure::Timeout | Failure::Overloaded);
+        Self::settle(pending, Err(failure.clone()), now_us, out);
+        out.push(Effect::Count(Counter::Failure));
+        if self.breaker.failed(now_us) {
+            out.push(Effect::Count(Counter::BreakerOpen));
+            self.disconnected(failure, out);
+            if owing {
+                self.give_up(now_us, out);
+            }
+        }
+    }
+
+    fn settle(pending: Pending, result: Result<Vec<Verdict>, Failure>, now_us: u64, out: &mut Vec<Effect>) {
+        let took_us = now_us.saturating_sub(pending.since_us);
+        out.push(Effect::Done { ticket: pending.ticket, result, took_us });
+    }
+
+    fn give_up(&mut self, now_us: u64, out: &mut Vec<Effect>) {
+        if matches!(self.state, State::Open { .. }) {
+            out.push(Effect::Reset);
+            self.lost(now_us, out);
+        }
+    }
+
+    /// There is no stream any more: whatever waited for it has failed, and the next one is opened after a pause.
+    fn lost(&mut self, now_us: u64, out: &mut Vec<Effect>) {
+        let served = matches!(self.state, State::Open { greeted: true, .. });
+        let idle = served && self.live == 0;
+        // A stream that served and ended in peace (Redis closes idle connections) is opened again by the next call.
+        if !idle {
+            self.pause_us = match self.pause_us {
+                0 => FIRST_PAUSE_US,
+                pause => pause.saturating_mul(2).min(LAST_PAUSE_US),
+            };
+            self.disconnected(Failure::Disconnected, out);
+        }
+        self.state = State::Closed { not_before_us: now_us.saturating_add(self.pause_us) };
+        self.live = 0;
+        let sent = std::mem::take(&mut self.sent);
+        let unsent = std::mem::take(&mut self.unsent);
+        let waiting = sent.into_iter().filter_map(|entry| match entry {
+            Entry::BySha(pending) | Entry::WithScript(pending) => Some(pending),
+            Entry::Greeting | Entry::Tombstone => None,
+        });
+        for pending in waiting.chain(unsent) {
+            self.fail(pending, Failure::Disconnected, now_us, out);
+        }
+    }
+
+    fn connected(&mut self, out: &mut Vec<Effect>) {
+        if self.connected.replace(true) != Some(true) {
+            out.push(Effect::Connected);
+        }
+    }
+
+    fn disconnected(&mut self, failure: Failure, out: &mut Vec<Effect>) {
+        if self.connected.replace(false) != Some(false) {
+            out.push(Effect::Disconnected(failure));
+        }
+    }
+}
+
+fn is_noscript(reply: &Reply) -> bool {
+    matches!(reply, Reply::Error(text) if text.starts_with("NOSCRIPT"))
+}
+
+#[cfg(test)]
+mod tests;

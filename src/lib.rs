@@ -1,0 +1,17 @@
+//! Weir, the filter: a thin shell around `weir-core` that brings the host's events in and carries its effects out.
+
+#![deny(unsafe_code)]
+
+mod bridge;
+mod clock;
+#[expect(unsafe_code, reason = "the host's functions are foreign ones")]
+mod host;
+mod metrics;
+mod request;
+mod root;
+mod worker;
+
+proxy_wasm::main! {{
+    proxy_wasm::set_log_level(proxy_wasm::types::LogLevel::Info);
+    proxy_wasm::set_root_context(|id| Box::new(root::Root::new(id)));
+}}

@@ -1,0 +1,344 @@
+//! A worker: its requests, its stream to Redis, and the carrying out of what the core decides.
+//!
+//! Three facts about the host rule this file:
+//! - A stream's replies come to the root context. From there any request can be answered, but a request may be gone here and
+//!   still be there in the host, and acting for it then would be the end of this VM. So [`Worker::live`] is the only list of
+//!   requests that exist, and a request leaves it in its own Drop.
+//! - What an answer causes runs nested when the callback returns, one answer inside the other, and a few hundred overflow the
+//!   VM's stack. So one callback gives at most [`AT_ONCE`] answers, and the rest come in turns of the event loop that the
+//!   worker asks for through a queue of its own.
+//! - A stream belongs to the context whose callback opened it. So requests only ask for one ([`Effect::Wake`]).
+
+use crate::clock::{Clock, Now};
+use crate::host;
+use crate::metrics::Metrics;
+use proxy_wasm::types::Action;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use weir_core::answer;
+use weir_core::config::Config;
+use weir_core::flow::{CallResult, Decision, Flow, Kind, Limiter, Step};
+use weir_core::local::{SharedData, Unavailable};
+use weir_core::request::Request;
+use weir_core::store::{Call, Effect, Link, Ticket};
+
+/// The most answers in one callback.
+pub(crate) const AT_ONCE: usize = 32;
+
+/// How often a number is tried to be drawn, against other workers that draw theirs.
+const DRAWS: usize = 1000;
+
+/// What stands for the number of a write that hasn't happened: no key gets that far.
+const NEVER_WRITTEN: u32 = u32::MAX;
+
+pub(crate) struct Worker {
+    /// The root context.
+    id: u32,
+    limiter: Limiter,
+    metrics: Metrics,
+    clock: Clock,
+    live: RefCell<HashMap<u32, Live>>,
+    /// Requests whose calls are all settled, to be answered in this order.
+    ready: RefCell<VecDeque<u32>>,
+    /// `None` where every rule is decided locally.
+    redis: Option<Redis>,
+}
+
+/// A request that a rule applies to.
+enum Live {
+    Waiting(Flow),
+    /// It is decided; these headers go on its response.
+    Decided(Vec<(&'static str, String)>),
+}
+
+struct Redis {
+    cluster: String,
+    link: RefCell<Link>,
+    stream: Cell<Option<u32>>,
+    /// What is put in here wakes this worker.
+    queue: Option<u32>,
+    /// A turn has been asked for and hasn't come yet.
+    waking: Cell<bool>,
+    tick_ms: Cell<u32>,
+}
+
+impl Worker {
+    pub(crate) fn new(id: u32, config: Config) -> Worker {
+        let limiter = Limiter::new(config);
+        Worker {
+            id,
+            metrics: Metrics::new(&limiter.rules),
+            clock: Clock::default(),
+            live: RefCell::default(),
+            ready: RefCell::default(),
+            redis: limiter.store.as_ref().map(|store| Redis {
+                cluster: store.cluster.clone(),
+                link: RefCell::new(Link::new(store)),
+                stream: Cell::new(None),
+                queue: draw_number().and_then(|number| host::register_queue(&format!("weir.worker.{number}"))),
+                waking: Cell::new(false),
+                tick_ms: Cell::new(0),
+            }),
+            limiter,
+        }
+    }
+
+    /// A request's headers are there. In the request's own callback.
+    pub(crate) fn begin(&self, id: u32, request: &impl Request) -> Action {
+        let now = self.clock.now();
+        let plan = self.limiter.rules.plan(request);
+        for rule in &plan.missing {
+            self.metrics.missing_key(*rule);
+        }
+        let decision = match self.limiter.begin(plan, &self.slots(), now.wall_ms) {
+            Step::Continue => return Action::Continue,
+            Step::Decide(decision) => decision,
+            Step::Ask(flow, calls) => match self.ask(id, flow, calls, now) {
+                None => return Action::Pause,
+                Some(flow) => flow.decide(&self.limiter, &self.slots(), now.wall_ms),
+            },
+        };
+        if self.carry_out(id, &decision) { Action::Pause } else { Action::Continue }
+    }
+
+    /// The headers of a response, once.
+    pub(crate) fn response_headers(&self, id: u32) -> Vec<(&'static str, String)> {
+        match self.live.borrow_mut().get_mut(&id) {
+            Some(Live::Decided(headers)) => std::mem::take(headers),
+            Some(Live::Waiting(_)) | None => Vec::new(),
+        }
+    }
+
+    /// The request is over, or its client went away.
+    pub(crate) fn gone(&self, id: u32) {
+        self.live.borrow_mut().remove(&id);
+    }
+
+    /// The stream has brought a message. In a callback of the root context, as all that follow.
+    pub(crate) fn received(&self, stream: u32, size: usize) {
+        let Some(redis) = self.redis.as_ref().filter(|redis| redis.stream.get() == Some(stream)) else { return };
+        let bytes = host::buffer(host::Buffer::GrpcMessage, size).unwrap_or_default();
+        self.turn(redis, |link, now, out| link.received(&bytes, now.us, out));
+    }
+
+    /// The stream is closed.
+    pub(crate) fn closed(&self, stream: u32) {
+        let Some(redis) = self.redis.as_ref().filter(|redis| redis.stream.get() == Some(stream)) else { return };
+        redis.stream.set(None);
+        self.turn(redis, |link, now, out| link.closed(now.us, out));
+    }
+
+    pub(crate) fn ticked(&self) {
+        let Some(redis) = &self.redis else { return };
+        self.turn(redis, |link, now, out| link.poll(now.us, out));
+        let link = redis.link.borrow();
+        self.metrics.pending(link.pending());
+        // Ticks end here alone: switched on and off by every request, they would cost two calls of the host each.
+        if link.poll_every_ms() == 0 && self.ready.borrow().is_empty() {
+            redis.tick_every(0);
+        }
+    }
+
+    pub(crate) fn woken(&self, queue: u32) {
+        host::empty_queue(queue);
+        let Some(redis) = &self.redis else { return };
+        redis.waking.set(false);
+        self.turn(redis, |link, now, out| link.poll(now.us, out));
+    }
+
+    /// Tells the link what has happened, does what it wants, and answers the requests that are decided by that.
+    fn turn(&self, redis: &Redis, happened: impl FnOnce(&mut Link, Now, &mut Vec<Effect>)) {
+        let now = self.clock.now();
+        let mut effects = Vec::new();
+        happened(&mut redis.link.borrow_mut(), now, &mut effects);
+        self.perform(redis, effects, now, &mut |ticket, result| self.settle(ticket, result));
+        self.answer_some(redis, now);
+    }
+
+    /// Asks Redis for a request in its own callback. The flow comes back where that was answered at once.
+    fn ask(&self, id: u32, mut flow: Flow, calls: Vec<Call>, now: Now) -> Option<Flow> {
+        let Some(redis) = &self.redis else { return Some(flow) };
+        let mut effects = Vec::new();
+        for (part, call) in (0..).zip(calls) {
+            redis.link.borrow_mut().ask(Ticket { request: id, part }, call, now.us, &mut effects);
+        }
+        let mut settled = false;
+        self.perform(redis, effects, now, &mut |ticket, result| {
+            if ticket.request == id {
+                settled = flow.settle(ticket.part, result);
+            } else {
+                self.settle(ticket, result);
+            }
+        });
+        redis.tick_at_least(redis.link.borrow().poll_every_ms());
+        if !self.ready.borrow().is_empty() {
+            redis.wake();
+        }
+        if settled {
+            return Some(flow);
+        }
+        self.live.borrow_mut().insert(id, Live::Waiting(flow));
+        None
+    }
+
+    /// Does what the link wants. `done` takes the results of calls.
+    fn perform(&self, redis: &Redis, effects: Vec<Effect>, now: Now, done: &mut dyn FnMut(Ticket, CallResult)) {
+        let mut todo = VecDeque::from(effects);
+        while let Some(effect) = todo.pop_front() {
+            match effect {
+                Effect::Wake => redis.wake(),
+                Effect::Open => {
+                    redis.stream.set(host::open_stream(&redis.cluster));
+                    let mut more = Vec::new();
+                    redis.link.borrow_mut().opened(redis.stream.get().is_some(), now.us, &mut more);
+                    todo.extend(more);
+                }
+                Effect::Send(bytes) => {
+                    // A stream that can't be written has closed, and says so in a callback of its own.
+                    let _ = redis.stream.get().map(|stream| host::send_message(stream, &bytes));
+                }
+                Effect::Reset => {
+                    if let Some(stream) = redis.stream.take() {
+                        host::reset_stream(stream);
+                    }
+                }
+                Effect::Done { ticket, result, took_us } => {
+                    if result.is_ok() {
+                        self.metrics.latency_us(took_us);
+                    }
+                    done(ticket, result);
+                }
+                Effect::Connected => {
+                    log::info!("weir: Redis answers through cluster {}", redis.cluster);
+                    self.metrics.connected(true);
+                }
+                Effect::Disconnected(failure) => {
+                    log::warn!("weir: Redis can't be asked through cluster {}: {failure}", redis.cluster);
+                    self.metrics.connected(false);
+                }
+                Effect::Count(counter) => self.metrics.count(counter),
+            }
+        }
+    }
+
+    /// A call of a request that waits is settled.
+    fn settle(&self, ticket: Ticket, result: CallResult) {
+        if let Some(Live::Waiting(flow)) = self.live.borrow_mut().get_mut(&ticket.request)
+            && flow.settle(ticket.part, result)
+        {
+            self.ready.borrow_mut().push_back(ticket.request);
+        }
+    }
+
+    fn answer_some(&self, redis: &Redis, now: Now) {
+        for _ in 0..AT_ONCE {
+            let Some(id) = self.ready.borrow_mut().pop_front() else { break };
+            self.answer(id, now);
+        }
+        if !self.ready.borrow().is_empty() {
+            redis.wake();
+        }
+    }
+
+    /// Answers a request that has waited, if it is still there.
+    fn answer(&self, id: u32, now: Now) {
+        let Some(Live::Waiting(flow)) = self.live.borrow_mut().remove(&id) else { return };
+        if host::set_effective_context(id).is_err() {
+            return;
+        }
+        let decision = flow.decide(&self.limiter, &self.slots(), now.wall_ms);
+        if !self.carry_out(id, &decision) {
+            // It fails only for a request that the host has given up.
+            let _ = host::continue_request();
+        }
+        // The root context is always there.
+        let _ = host::set_effective_context(self.id);
+    }
+
+    /// Counts and logs a decision, and answers the request if it is to be answered; whether it is.
+    fn carry_out(&self, id: u32, decision: &Decision) -> bool {
+        let Limiter { rules, response, .. } = &self.limiter;
+        for (rule, tally) in &decision.tally {
+            self.metrics.tally(*rule, *tally);
+        }
+        for (name, value) in answer::filter_state(decision, rules) {
+            host::set_filter_state(name, value);
+        }
+        let answer = answer::answer(decision, rules, response);
+        let headers = match decision.kind {
+            Kind::Allowed => answer::limit_headers(decision, response),
+            Kind::Denied { .. } | Kind::Failed => Vec::new(), // the answer has them
+        };
+        self.live.borrow_mut().insert(id, Live::Decided(headers));
+        if let Some(answer) = &answer {
+            // It fails only for a request that the host has given up.
+            let _ = host::send_response(answer);
+        }
+        answer.is_some()
+    }
+
+    fn slots(&self) -> Slots<'_> {
+        Slots { metrics: &self.metrics }
+    }
+}
+
+impl Redis {
+    /// Asks for a turn of the event loop in the root context.
+    fn wake(&self) {
+        if self.waking.get() {
+            return;
+        }
+        match self.queue.map(host::enqueue) {
+            Some(Ok(())) => self.waking.set(true),
+            _ => self.tick_at_least(1),
+        }
+    }
+
+    fn tick_at_least(&self, every_ms: u32) {
+        if every_ms > 0 && self.tick_ms.get() == 0 {
+            self.tick_every(every_ms);
+        }
+    }
+
+    fn tick_every(&self, every_ms: u32) {
+        if self.tick_ms.replace(every_ms) != every_ms {
+            host::set_tick_period_ms(every_ms);
+        }
+    }
+}
+
+/// The local buckets' slots in the host's shared data.
+struct Slots<'w> {
+    metrics: &'w Metrics,
+}
+
+impl SharedData for Slots<'_> {
+    fn read(&self, slot: u32) -> Result<(Vec<u8>, u32), Unavailable> {
+        let value = host::shared_data(&slot_key(slot)).map_err(|host::Refused| Unavailable)?;
+        Ok(value.unwrap_or((Vec::new(), NEVER_WRITTEN)))
+    }
+
+    fn write(&self, slot: u32, bytes: &[u8], read: u32) -> Result<bool, Unavailable> {
+        let written = host::set_shared_data(&slot_key(slot), bytes, read).map_err(|host::Refused| Unavailable)?;
+        if written && read == NEVER_WRITTEN {
+            self.metrics.slot_taken();
+        }
+        Ok(written)
+    }
+}
+
+fn slot_key(slot: u32) -> String {
+    format!("weir.local.{slot}")
+}
+
+/// A number that no other worker of this process has.
+fn draw_number() -> Option<u32> {
+    for _ in 0..DRAWS {
+        let (bytes, cas) = host::shared_data("weir.workers").ok()?.unwrap_or((Vec::new(), NEVER_WRITTEN));
+        let number = bytes.try_into().map_or(0, u32::from_le_bytes).wrapping_add(1);
+        if host::set_shared_data("weir.workers", &number.to_le_bytes(), cas).ok()? {
+            return Some(number);
+        }
+    }
+    None
+}
