@@ -100,3 +100,6 @@ impl Level {
         State { tokens: self.tokens(limit), frac: u64::try_from(frac).unwrap_or(0), at_ms: now_ms }
     }
 }
+
+#[cfg(test)]
+mod tests;
