@@ -1,0 +1,56 @@
+//! Servers that a test starts: each on a free port of the loopback interface, ended by its process id when the test is over.
+
+pub(crate) mod redis_server;
+
+use std::net::TcpListener;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+/// A port that nobody listens on.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Polls until `happened` gives something; panics with what `otherwise` says where it takes longer than `limit`.
+pub(crate) fn until<T>(limit: Duration, mut happened: impl FnMut() -> Option<T>, otherwise: impl FnOnce() -> String) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(result) = happened() {
+            return result;
+        }
+        assert!(start.elapsed() < limit, "not within {limit:?}: {}", otherwise());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A child process that ends with its owner.
+pub(crate) struct Process(Child);
+
+impl Process {
+    /// Starts it; panics with a hint where it isn't installed.
+    pub(crate) fn start(command: &mut Command) -> Process {
+        let program = command.get_program().to_string_lossy().into_owned();
+        Process(command.spawn().unwrap_or_else(|error| panic!("{program}: {error}; `make setup` installs what tests need")))
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Whether it has ended, and how.
+    pub(crate) fn ended(&mut self) -> Option<std::process::ExitStatus> {
+        self.0.try_wait().unwrap()
+    }
+
+    /// Ends it at once.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.0.kill(); // it fails where it has ended already
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
