@@ -1,0 +1,154 @@
+//! Many connections at full speed, clients that break off, and Redis going away under all of it.
+
+use crate::servers::envoy_server::{Envoy, Setup};
+use crate::servers::redis_server::Redis;
+use crate::servers::{Process, until};
+use crate::{alone, with_store};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const CONNECTIONS: usize = 600;
+
+/// What wrk says of a run.
+#[derive(Debug)]
+struct Run {
+    requests: u64,
+    not_2xx: u64,
+    text: String,
+}
+
+/// 600 connections that send requests as fast as they are answered.
+fn wrk(envoy: &Envoy, key: &str, seconds: u32) -> Command {
+    let mut command = Command::new("wrk");
+    command.args(["-t2", &format!("-c{CONNECTIONS}"), &format!("-d{seconds}s"), "--timeout", "5s"]).args([
+        "-H",
+        &format!("x-api-key: {key}"),
+        &format!("http://127.0.0.1:{}/", envoy.port),
+    ]);
+    command
+}
+
+fn run(command: &mut Command) -> Run {
+    let output = command.output().unwrap_or_else(|error| panic!("wrk: {error}; `make setup` installs it"));
+    parsed(&String::from_utf8_lossy(&output.stdout))
+}
+
+fn parsed(text: &str) -> Run {
+    let number = |marker: &str, before: bool| -> Option<u64> {
+        let line = text.lines().find(|line| line.contains(marker))?.trim();
+        let number = if before { line.split(' ').next() } else { line.rsplit(' ').next() };
+        number?.parse().ok()
+    };
+    Run {
+        requests: number("requests in", true).unwrap_or_else(|| panic!("{text}")),
+        not_2xx: number("Non-2xx", false).unwrap_or(0),
+        text: text.to_owned(),
+    }
+}
+
+impl Run {
+    fn assert_no_socket_error(&self) {
+        assert!(!self.text.contains("Socket errors"), "{}", self.text);
+        assert!(self.requests > CONNECTIONS as u64, "{}", self.text);
+    }
+}
+
+/// Every request that came in was let in or denied; those that were on the way when the clients left may be counted or not.
+fn assert_none_lost(envoy: &Envoy, requests: u64) {
+    let counted = envoy.metric("rule.per-key.allowed") + envoy.metric("rule.per-key.denied");
+    let most = requests + 2 * CONNECTIONS as u64;
+    assert!((requests..=most).contains(&counted), "{counted} of {requests}");
+    until(
+        Duration::from_secs(5),
+        || (envoy.metric("store.pending") == 0).then_some(()),
+        || format!("nothing waits: {}", envoy.metric("store.pending")),
+    );
+}
+
+fn with_timeout(rule: &str) -> String {
+    // So many connections on two cores wait for their turn longer than the usual 50 ms.
+    with_store(rule).replace(r#""weir-redis""#, r#""weir-redis","timeout":"2s""#)
+}
+
+#[test]
+fn all_denied_and_none_lost() {
+    let _machine = alone();
+    let redis = Redis::start();
+    let envoy = Setup::redis(redis.port, &with_timeout(r#""limits":["1/d"]"#)).start();
+    let run = run(&mut wrk(&envoy, "a", 5));
+    run.assert_no_socket_error();
+    assert_eq!(run.requests - run.not_2xx, 1, "{}", run.text);
+    assert_none_lost(&envoy, run.requests);
+    assert_eq!(envoy.metric("rule.per-key.errors"), 0);
+}
+
+#[test]
+fn all_allowed_and_none_lost() {
+    let _machine = alone();
+    let redis = Redis::start();
+    let envoy = Setup::redis(redis.port, &with_timeout(r#""limits":["1000000000/s"]"#)).with_workers(2).start();
+    let run = run(&mut wrk(&envoy, "a", 5));
+    run.assert_no_socket_error();
+    assert_eq!(run.not_2xx, 0, "{}", run.text);
+    assert_none_lost(&envoy, run.requests);
+    assert_eq!(envoy.metric("rule.per-key.errors"), 0);
+}
+
+#[test]
+fn redis_killed_under_it_and_none_lost() {
+    let _machine = alone();
+    for (on_error, not_2xx) in [("local", false), ("deny", true)] {
+        let mut redis = Redis::start();
+        let rule = format!(r#""limits":["1000000000/s"],"on_error":"{on_error}""#);
+        let envoy = Setup::redis(redis.port, &with_timeout(&rule)).start();
+        let child = wrk(&envoy, "a", 5).stdout(Stdio::piped()).spawn().unwrap();
+        until(
+            Duration::from_secs(5),
+            || (envoy.metric("rule.per-key.allowed") > 2000).then_some(()),
+            || "requests are let in".to_owned(),
+        );
+        redis.kill();
+        let output = child.wait_with_output().unwrap();
+        let run = parsed(&String::from_utf8_lossy(&output.stdout));
+        run.assert_no_socket_error();
+        assert_eq!(run.not_2xx > 0, not_2xx, "{on_error}: {}", run.text);
+        assert!(envoy.metric("rule.per-key.errors") > 0);
+        if on_error == "local" {
+            assert_none_lost(&envoy, run.requests);
+        }
+    }
+}
+
+#[test]
+fn clients_that_reset_their_streams_at_random_do_no_harm() {
+    let _machine = alone();
+    let seconds = std::env::var("WEIR_E2E_SECONDS").map_or(30, |seconds| seconds.parse().unwrap());
+    let redis = Redis::start();
+    let envoy = Setup::redis(redis.port, &with_timeout(r#""limits":["1000/s burst 1000"]"#)).start();
+    let url = format!("http://127.0.0.1:{}/", envoy.port);
+    let (start, mut rounds) = (Instant::now(), 0_u32);
+    while start.elapsed() < Duration::from_secs(seconds) {
+        let mut client = Process::start(
+            Command::new("h2load")
+                .args(["-n", "1000000", "-c", "20", "-m", "50", "-H", "x-api-key: a", &url])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null()),
+        );
+        // Killed after a time that is another one each round, with a thousand streams open.
+        let answered = envoy.metric("rule.per-key.denied") + envoy.metric("rule.per-key.allowed");
+        until(
+            Duration::from_secs(10),
+            || {
+                let now = envoy.metric("rule.per-key.denied") + envoy.metric("rule.per-key.allowed");
+                (now > answered + u64::from(rounds * 97 % 1500)).then_some(())
+            },
+            || "requests are answered".to_owned(),
+        );
+        client.kill();
+        rounds += 1;
+    }
+    assert!(rounds >= 5, "{rounds} rounds");
+    assert!(envoy.metric("rule.per-key.denied") > 0 && envoy.metric("rule.per-key.allowed") > 0);
+    assert_eq!(envoy.statuses("fresh", 3), [200, 200, 200]);
+    until(Duration::from_secs(5), || (envoy.metric("store.pending") == 0).then_some(()), || "nothing waits".to_owned());
+}

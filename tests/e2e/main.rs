@@ -1,0 +1,38 @@
+//! Weir as its users run it: real Envoy, real Redis, real clients.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by a panic"
+)]
+
+#[path = "../servers/mod.rs"]
+mod servers;
+
+mod bytes;
+mod configuration;
+mod decisions;
+mod failures;
+mod load;
+mod samples;
+
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// Held by a test that shares the machine with others.
+fn beside_others() -> RwLockReadGuard<'static, ()> {
+    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Held by a test that measures times or makes load.
+fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A plugin configuration with a store and one rule that counts API keys; `fields` of the rule.
+fn with_store(fields: &str) -> String {
+    format!(r#"{{"store":{{"cluster":"weir-redis"}},"rules":[{{"name":"per-key","key":["header:x-api-key"],{fields}}}]}}"#)
+}

@@ -1,0 +1,78 @@
+//! The files in `envoy/`, as they are but for ports and paths.
+
+use crate::beside_others;
+use crate::servers::envoy_server::{Setup, wasm};
+use crate::servers::redis_server::Redis;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// What each sample's rule says: `60/min burst 5`.
+const BURST: [u16; 7] = [200, 200, 200, 200, 200, 429, 429];
+
+#[test]
+fn the_quickstart_limits() {
+    let _machine = beside_others();
+    let envoy = Setup::sample("quickstart.yaml").start();
+    assert_eq!(envoy.statuses("a", 7), BURST);
+    assert!(envoy.accesses(1)[0].ends_with("subject=a source=local"));
+}
+
+#[test]
+fn with_redis_it_limits() {
+    let _machine = beside_others();
+    for sample in ["redis.yaml", "redis-listener.yaml"] {
+        let redis = Redis::start();
+        let envoy = Setup::sample(sample).with_redis(redis.port).start();
+        assert_eq!(envoy.statuses("a", 7), BURST, "{sample}");
+        assert!(envoy.accesses(1)[0].ends_with("subject=a source=redis"), "{sample}");
+    }
+}
+
+/// The lines of a file that are indented below the line `under`, without that indentation.
+fn block(text: &str, under: &str) -> String {
+    let lines: Vec<&str> = text.lines().skip_while(|line| line.trim_end() != under).skip(1).collect();
+    let indent = lines[0].len() - lines[0].trim_start().len();
+    let inside = lines.iter().take_while(|line| line.len() > indent && line[..indent].trim().is_empty());
+    inside.map(|line| format!("{}\n", &line[indent..])).collect()
+}
+
+fn indented(text: &str, by: usize) -> String {
+    text.lines().map(|line| format!("{}{line}\n", " ".repeat(by))).collect()
+}
+
+#[test]
+fn what_the_istio_files_give_envoy_limits() {
+    let _machine = beside_others();
+    let read =
+        |name: &str| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("envoy/istio").join(name)).unwrap();
+    let plugin = block(&read("wasmplugin.yaml"), "  pluginConfig:");
+    let cluster = block(&read("cluster.yaml"), "      value:").replace("redis.default.svc.cluster.local", "127.0.0.1");
+    let redis = Redis::start();
+    // As Istio hands them to Envoy: the configuration as a Struct, the VM without a vm_id, the plugin's name as the root id.
+    let cluster = cluster.replace("/etc/weir/weir.wasm", &wasm());
+    let setup = Setup::sample("quickstart.yaml")
+        .replace("                  vm_id: weir\n", "")
+        .replace("  clusters:\n", &format!("  clusters:\n  - {}", indented(&cluster, 4).trim_start()))
+        .with_redis(redis.port)
+        .with_configuration("Struct", &format!("\n{}", indented(&plugin, 20)));
+    let envoy = setup.start();
+    assert_eq!(envoy.statuses("a", 7), BURST);
+    assert!(envoy.accesses(1)[0].ends_with("subject=a source=redis"));
+}
+
+#[test]
+fn make_run_shows_a_burst_and_leaves_nothing_running() {
+    let _machine = beside_others();
+    for (store, decided_by) in [("redis", "redis"), ("local", "local")] {
+        let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("envoy/run.py");
+        let output = Command::new("python3").arg(run).args(["--store", store, "--once"]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        let rows: Vec<Vec<&str>> =
+            text.lines().filter(|line| line.starts_with("GET ")).map(|line| line.split_whitespace().collect()).collect();
+        let statuses: Vec<&str> = rows.iter().map(|row| row[3]).collect();
+        assert_eq!(statuses, ["200", "200", "200", "200", "200", "429", "429", "429"], "{text}");
+        assert!(rows.iter().all(|row| row.last() == Some(&decided_by)), "{text}");
+    }
+}
