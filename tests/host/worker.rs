@@ -1,0 +1,244 @@
+//! A worker: the VM, its host, and the events that come to it.
+
+use super::{Answer, Effect, Host, Process, Request, fresh_id};
+use std::sync::{Arc, Mutex};
+
+/// A VM with the filter in it. Its imports call the [`Host`] that it holds.
+pub(crate) trait Vm: Sized {
+    fn start(host: Host) -> Self;
+    /// Calls an export; what it returns, or 0.
+    fn call(&mut self, export: &str, arguments: &[u32]) -> u32;
+    fn host<T>(&mut self, see: impl FnOnce(&mut Host) -> T) -> T;
+}
+
+const PAUSE: u32 = 1;
+
+/// What has become of a request.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Waiting,
+    Continued,
+    Answered(Answer),
+}
+
+pub(crate) struct Worker<V> {
+    pub(crate) vm: V,
+    root: u32,
+    /// The most answers and continuations that one callback has brought about.
+    pub(crate) most_at_once: usize,
+}
+
+impl<V: Vm> Worker<V> {
+    /// One that has taken its configuration.
+    pub(crate) fn start(configuration: &str) -> Worker<V> {
+        Worker::start_in(&Arc::default(), configuration)
+    }
+
+    pub(crate) fn start_in(process: &Arc<Mutex<Process>>, configuration: &str) -> Worker<V> {
+        let (worker, configured) = Worker::configure(Host::new(process, "weir", configuration));
+        assert!(configured);
+        worker
+    }
+
+    /// One that has been told its configuration, and whether it has taken it.
+    pub(crate) fn configure(host: Host) -> (Worker<V>, bool) {
+        let size = u32::try_from(host.configuration.len()).unwrap();
+        let root = host.root;
+        let mut worker = Worker { vm: V::start(host), root, most_at_once: 0 };
+        worker.enter("proxy_on_context_create", root, &[0]);
+        assert_eq!(worker.enter("proxy_on_vm_start", root, &[0]), 1);
+        let configured = worker.enter("proxy_on_configure", root, &[size]) == 1;
+        (worker, configured)
+    }
+
+    /// Runs a callback of a context and, once it has returned, what it has brought about.
+    pub(crate) fn enter(&mut self, export: &str, context: u32, arguments: &[u32]) -> u32 {
+        self.vm.host(|host| host.effective = context);
+        let result = self.vm.call(export, &[&[context], arguments].concat());
+        let effects = self.vm.host(|host| {
+            host.effective = host.root;
+            std::mem::take(&mut host.effects)
+        });
+        self.most_at_once = self.most_at_once.max(effects.len());
+        for effect in effects {
+            match effect {
+                Effect::Continue(id) => self.vm.host(|host| {
+                    if let Some(request) = host.requests.get_mut(&id) {
+                        request.continued += 1;
+                    }
+                }),
+                Effect::Answer(id, answer) => {
+                    let there = self.vm.host(|host| {
+                        let request = host.requests.get_mut(&id)?;
+                        request.response_headers = answer.headers.clone();
+                        request.responding = true;
+                        request.answers.push(answer);
+                        Some(())
+                    });
+                    if there.is_some() {
+                        self.enter("proxy_on_response_headers", id, &[0, 1]);
+                    }
+                }
+            }
+        }
+        result
+    }
+
+    /// A request with these headers comes.
+    pub(crate) fn request(&mut self, headers: &[(&str, &[u8])]) -> u32 {
+        self.request_from("192.0.2.1:4711", headers)
+    }
+
+    pub(crate) fn request_from(&mut self, address: &str, headers: &[(&str, &[u8])]) -> u32 {
+        let id = fresh_id();
+        let mut given: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        for (name, value) in [(":method", &b"GET"[..]), (":path", b"/"), (":authority", b"example.com")] {
+            if !headers.iter().any(|(own, _)| *own == name) {
+                given.push((name.into(), value.into()));
+            }
+        }
+        given.extend(headers.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec())));
+        let request = Request { headers: given, address: Some(address.to_owned()), ..Request::default() };
+        self.vm.host(|host| host.requests.insert(id, request));
+        self.enter("proxy_on_context_create", id, &[self.root]);
+        let action = self.enter("proxy_on_request_headers", id, &[4, 1]);
+        self.vm.host(|host| {
+            let request = host.requests.get_mut(&id).unwrap();
+            if action != PAUSE {
+                request.continued += 1;
+            }
+        });
+        id
+    }
+
+    /// A request of a client with this API key.
+    pub(crate) fn request_of(&mut self, key: &str) -> u32 {
+        self.request(&[("x-api-key", key.as_bytes())])
+    }
+
+    /// What has become of it; it has never become two things.
+    pub(crate) fn outcome(&mut self, id: u32) -> Outcome {
+        self.vm.host(|host| {
+            let request = &host.requests[&id];
+            match (request.continued, request.answers.as_slice()) {
+                (0, []) => Outcome::Waiting,
+                (1, []) => Outcome::Continued,
+                (0, [answer]) => Outcome::Answered(answer.clone()),
+                (continued, answers) => panic!("{id}: continued {continued} times, answers: {answers:?}"),
+            }
+        })
+    }
+
+    /// The status that the client sees; 0 while it waits.
+    pub(crate) fn status(&mut self, id: u32) -> u32 {
+        match self.outcome(id) {
+            Outcome::Waiting => 0,
+            Outcome::Continued => 200,
+            Outcome::Answered(answer) => answer.status,
+        }
+    }
+
+    /// The upstream answers a request that was let go on, and the client gets these headers.
+    pub(crate) fn response(&mut self, id: u32, headers: &[(&str, &str)]) -> Vec<(String, String)> {
+        self.vm.host(|host| {
+            let request = host.requests.get_mut(&id).unwrap();
+            request.responding = true;
+            request.response_headers = headers.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        });
+        self.enter("proxy_on_response_headers", id, &[1, 1]);
+        self.vm.host(|host| host.requests[&id].response_headers.clone())
+    }
+
+    /// The client of a request goes away: it is over in the VM, and still there in the host for a moment.
+    pub(crate) fn over_in_vm(&mut self, id: u32) {
+        self.enter("proxy_on_done", id, &[]);
+        self.enter("proxy_on_log", id, &[]);
+        self.enter("proxy_on_delete", id, &[]);
+    }
+
+    /// The client of a request goes away.
+    pub(crate) fn gone(&mut self, id: u32) {
+        self.over_in_vm(id);
+        self.vm.host(|host| host.requests.remove(&id));
+    }
+
+    /// The event loop turns until nothing is left to do at this moment.
+    pub(crate) fn turn(&mut self) {
+        loop {
+            let queues = self.vm.host(|host| host.queues.clone());
+            let ready = queues.into_iter().find(|queue| {
+                self.vm.host(|host| host.process.lock().unwrap().messages.get(queue).is_some_and(|queue| !queue.is_empty()))
+            });
+            let Some(queue) = ready else { return };
+            self.enter("proxy_on_queue_ready", self.root, &[queue]);
+        }
+    }
+
+    /// Time passes, with the ticks that the VM has asked for.
+    pub(crate) fn pass_ms(&mut self, ms: u64) {
+        let end = self.vm.host(|host| host.now_ns) + ms * 1_000_000;
+        self.turn();
+        loop {
+            let next = self.vm.host(|host| {
+                let next = host.now_ns + u64::from(host.tick_ms) * 1_000_000;
+                (host.tick_ms > 0 && next <= end).then(|| host.now_ns = next)
+            });
+            if next.is_none() {
+                break;
+            }
+            self.enter("proxy_on_tick", self.root, &[]);
+            self.turn();
+        }
+        self.vm.host(|host| host.now_ns = end);
+    }
+
+    /// Bytes come on the stream.
+    pub(crate) fn receive(&mut self, bytes: &[u8]) {
+        let stream = self.vm.host(|host| {
+            host.message = bytes.to_vec();
+            host.stream.expect("a stream is open")
+        });
+        self.enter("proxy_on_grpc_receive", self.root, &[stream, u32::try_from(bytes.len()).unwrap()]);
+    }
+
+    /// The stream ends.
+    pub(crate) fn close(&mut self) {
+        let stream = self.vm.host(|host| host.stream.take().expect("a stream is open"));
+        self.enter("proxy_on_grpc_close", self.root, &[stream, 14]);
+    }
+
+    /// The commands that were sent since the last time, by their first word and the key.
+    pub(crate) fn sent(&mut self) -> Vec<String> {
+        let sent = self.vm.host(|host| std::mem::take(&mut host.sent));
+        sent.into_iter()
+            .map(|command| {
+                let words = words(&command);
+                format!("{} {}", words[0], words[3])
+            })
+            .collect()
+    }
+}
+
+/// The words of a RESP command, which is that and nothing more.
+pub(crate) fn words(command: &[u8]) -> Vec<String> {
+    fn line(bytes: &mut &[u8], kind: u8) -> usize {
+        assert_eq!(bytes[0], kind);
+        let end = bytes.windows(2).position(|two| two == b"\r\n").unwrap();
+        let number = std::str::from_utf8(&bytes[1..end]).unwrap().parse().unwrap();
+        *bytes = &bytes[end + 2..];
+        number
+    }
+    let mut rest = command;
+    let count = line(&mut rest, b'*');
+    let words = (0..count)
+        .map(|_| {
+            let size = line(&mut rest, b'$');
+            let (word, behind) = rest.split_at(size);
+            assert_eq!(&behind[..2], b"\r\n");
+            rest = &behind[2..];
+            String::from_utf8_lossy(word).into_owned()
+        })
+        .collect();
+    assert_eq!(rest, b"", "nothing behind the command");
+    words
+}
