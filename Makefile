@@ -42,12 +42,12 @@ e2e: $(WASM) ## Real Envoy, real Redis, real clients.
 
 bench: $(WASM) ## Measures Weir beside a filter that does nothing.
 	@src/build-wasm.sh --manifest-path benches/noop/Cargo.toml --target-dir target
-	@python3 benches/run.py
+	@python3 benches/compare.py
 
 lint: setup ## Formatting, clippy, luacheck.
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	@cat $(LUA) | luacheck --std lua51 --globals redis KEYS ARGV -- -
+	@cat $(LUA) | luacheck --max-line-length 125 --std lua51 --globals redis KEYS ARGV -- -
 
 fmt: ## Formats the Rust code.
 	cargo fmt --all

@@ -3,15 +3,22 @@
 local algorithms = { tb = token_bucket }
 
 local limits, all_allowed = {}, true
-for i, key in ipairs(KEYS) do
-  local first = (i - 1) * 5
+for i = 1, #KEYS do
+  local at = i * 5
   local limit = {
-    key = key,
-    algorithm = algorithms[ARGV[first + 1]],
-    count = integer(ARGV[first + 2]),
-    window = integer(ARGV[first + 3]),
-    burst = integer(ARGV[first + 4]),
-    cost = integer(ARGV[first + 5]),
+    key = KEYS[i],
+    algorithm = algorithms[ARGV[at - 4]],
+    count = tonumber(ARGV[at - 3]),
+    window = tonumber(ARGV[at - 2]),
+    burst = tonumber(ARGV[at - 1]),
+    cost = tonumber(ARGV[at]),
+    -- What the check says.
+    status = DENIED,
+    retry = 0,
+    -- What the algorithm keeps for itself; named here so that the table needn't grow.
+    tokens = 0,
+    frac = 0,
+    ahead = false,
   }
   if not (limit.algorithm and limit.count and limit.window and limit.burst and limit.cost) then
     return redis.error_reply('ERR weir: bad arguments for limit ' .. i)
@@ -19,20 +26,21 @@ for i, key in ipairs(KEYS) do
   limits[i] = limit
 end
 
-for _, limit in ipairs(limits) do
+for i = 1, #limits do
+  local limit = limits[i]
   limit.algorithm.check(limit)
   all_allowed = all_allowed and limit.status == ALLOWED
 end
 
 local reply = {}
-for _, limit in ipairs(limits) do
-  if all_allowed and limit.cost > 0 then
-    limit.algorithm.charge(limit)
-  else
-    limit.algorithm.keep(limit)
-  end
-  for _, number in ipairs({ limit.status, limit.remaining, limit.retry, limit.reset }) do
-    reply[#reply + 1] = number
-  end
+for i = 1, #limits do
+  local limit, at = limits[i], i * 4
+  local act = all_allowed and limit.cost > 0 and limit.algorithm.charge or limit.algorithm.keep
+  local remaining, reset = act(limit)
+  -- One by one and in order: this grows the table as an array.
+  reply[at - 3] = limit.status
+  reply[at - 2] = remaining
+  reply[at - 1] = limit.retry
+  reply[at] = reset
 end
 return reply

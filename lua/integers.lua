@@ -1,16 +1,8 @@
 -- Whole numbers. Lua in Redis has doubles alone, and they hold integers exactly below 2^53.
 local EXACT = 2 ^ 53
 
--- An argument or a stored field as the integer in 0 .. 2^53-1 that it is, else nil ("nan", "inf", "-1", "0.5").
-local function integer(text)
-  local number = tonumber(text)
-  if number and number >= 0 and number < EXACT and number % 1 == 0 then
-    return number
-  end
-end
-
--- a * b / c for integers in 0 .. 2^53-1, c above 0: the quotient rounded down, and the remainder. A quotient of 2^53 and
--- more may be off, but is never below 2^53.
+-- a * b / c for integers in 0 .. 2^53-1, c above 0: the quotient rounded down, and the remainder. A quotient of 2^53
+-- and more may be off, but is never below 2^53.
 local function muldiv(a, b, c)
   local product = a * b
   if product < EXACT then

@@ -44,6 +44,11 @@ impl Context for Root {
     fn on_grpc_stream_close(&mut self, stream: u32, _status: u32) {
         self.with_worker(|worker| worker.closed(stream));
     }
+
+    fn on_done(&mut self) -> bool {
+        self.with_worker(Worker::retired);
+        true
+    }
 }
 
 impl RootContext for Root {

@@ -117,7 +117,11 @@ impl Worker {
     /// The stream has brought a message. In a callback of the root context, as all that follow.
     pub(crate) fn received(&self, stream: u32, size: usize) {
         let Some(redis) = self.redis.as_ref().filter(|redis| redis.stream.get() == Some(stream)) else { return };
-        let bytes = host::buffer(host::Buffer::GrpcMessage, size).unwrap_or_default();
+        let Some(bytes) = host::buffer(host::Buffer::GrpcMessage, size) else {
+            // Whose replies those that follow are, nobody could tell.
+            host::reset_stream(stream);
+            return self.closed(stream);
+        };
         self.turn(redis, |link, now, out| link.received(&bytes, now.us, out));
     }
 
@@ -126,6 +130,12 @@ impl Worker {
         let Some(redis) = self.redis.as_ref().filter(|redis| redis.stream.get() == Some(stream)) else { return };
         redis.stream.set(None);
         self.turn(redis, |link, now, out| link.closed(now.us, out));
+    }
+
+    /// The root context ends: a new configuration has its own in the same VM. What this one has put into the gauges comes out.
+    pub(crate) fn retired(&self) {
+        self.metrics.connected(false);
+        self.metrics.pending(0);
     }
 
     pub(crate) fn ticked(&self) {

@@ -1,8 +1,8 @@
 //! A proxy-wasm host made of plain state, for the filter's two builds: linked into the test, and weir.wasm in an interpreter.
 //!
 //! It does what Envoy does where that matters: effects of a callback happen when it has returned, an answer runs the response
-//! callbacks at once, names and values are bytes, a request's headers can't be read while its response is under way, and a request
-//! that is over in the VM may be there in the host for a while.
+//! callbacks at once and the request is over in the VM then, names and values are bytes, a request's headers can't be read while
+//! its response is under way, and a request that is over in the VM may be there in the host for a while.
 
 pub(crate) mod scenarios;
 pub(crate) mod worker;
@@ -29,12 +29,18 @@ pub(crate) fn fresh_id() -> u32 {
 #[derive(Default)]
 pub(crate) struct Process {
     data: HashMap<Vec<u8>, (Vec<u8>, u32)>,
+    writes: u32,
     queues: HashMap<Vec<u8>, u32>,
     messages: HashMap<u32, VecDeque<Vec<u8>>>,
     metrics: HashMap<String, (u32, i64)>,
 }
 
 impl Process {
+    /// The size of all shared data.
+    pub(crate) fn bytes(&self) -> usize {
+        self.data.iter().map(|(key, (value, _))| key.len() + value.len()).sum()
+    }
+
     /// Keys of shared data that begin so.
     pub(crate) fn keys(&self, prefix: &str) -> usize {
         self.data.keys().filter(|key| key.starts_with(prefix.as_bytes())).count()
@@ -52,6 +58,8 @@ pub(crate) struct Request {
     pub(crate) filter_state: HashMap<String, String>,
     /// Its response is under way.
     pub(crate) responding: bool,
+    /// The VM has been told that it is over.
+    pub(crate) over: bool,
     /// How often it was let go on, and how it was answered.
     pub(crate) continued: u32,
     pub(crate) answers: Vec<Answer>,
@@ -71,6 +79,7 @@ pub(crate) struct Answer {
 pub(crate) enum Effect {
     Continue(u32),
     Answer(u32, Answer),
+    Close(u32),
 }
 
 /// One worker's host.
@@ -93,11 +102,14 @@ pub(crate) struct Host {
     pub(crate) faults: Faults,
 }
 
-/// What doesn't work, so many times.
+/// What goes wrong, so many times.
 #[derive(Default)]
 pub(crate) struct Faults {
     pub(crate) open_stream: u32,
-    pub(crate) cas: u32,
+    /// The stream ends when it is written.
+    pub(crate) send: u32,
+    /// Another worker writes the same shared data first.
+    pub(crate) ahead: u32,
     pub(crate) shared_data: u32,
     pub(crate) queues: u32,
     pub(crate) metrics: u32,
@@ -111,13 +123,13 @@ fn due(fault: &mut u32) -> bool {
 }
 
 impl Host {
-    pub(crate) fn new(process: &Arc<Mutex<Process>>, root_id: &'static str, configuration: &str) -> Host {
+    pub(crate) fn new(process: &Arc<Mutex<Process>>, root_id: &'static str, configuration: impl AsRef<[u8]>) -> Host {
         let root = fresh_id();
         Host {
             process: Arc::clone(process),
             root,
             root_id,
-            configuration: configuration.as_bytes().to_vec(),
+            configuration: configuration.as_ref().to_vec(),
             now_ns: 1_700_000_000_000_000_000,
             tick_ms: 0,
             effective: root,
@@ -156,6 +168,9 @@ impl Host {
         let request = self.request().ok_or(NOT_FOUND)?;
         let text = |value: &Option<String>| value.clone().map(String::into_bytes).ok_or(NOT_FOUND);
         if let Some(name) = path.strip_prefix(b"request\0headers\0") {
+            if request.responding {
+                return Err(NOT_FOUND);
+            }
             let lines: Vec<&[u8]> =
                 request.headers.iter().filter(|(given, _)| given == name).map(|(_, value)| value.as_slice()).collect();
             return if lines.is_empty() { Err(NOT_FOUND) } else { Ok(lines.join(&b',')) };
@@ -227,18 +242,21 @@ impl Host {
     }
 
     pub(crate) fn set_shared_data(&mut self, key: &[u8], value: &[u8], cas: u32) -> u32 {
-        if due(&mut self.faults.cas) {
-            return CAS_MISMATCH;
-        }
         let mut process = self.process.lock().unwrap();
-        let next = process.data.values().map(|(_, cas)| *cas).max().unwrap_or(0) + 1;
-        match process.data.get_mut(key) {
-            Some((_, current)) if cas != 0 && cas != *current => return CAS_MISMATCH,
-            Some(entry) => *entry = (value.to_vec(), entry.1 + 1),
-            None => {
-                process.data.insert(key.to_vec(), (value.to_vec(), next));
+        if due(&mut self.faults.ahead) {
+            process.writes += 1;
+            let number = process.writes;
+            if let Some(entry) = process.data.get_mut(key) {
+                entry.1 = number;
             }
         }
+        // A key that isn't there is written whatever the number says.
+        if process.data.get(key).is_some_and(|(_, current)| cas != 0 && cas != *current) {
+            return CAS_MISMATCH;
+        }
+        process.writes += 1;
+        let number = process.writes;
+        process.data.insert(key.to_vec(), (value.to_vec(), number));
         OK
     }
 
@@ -301,6 +319,11 @@ impl Host {
         if self.stream != Some(stream) {
             return NOT_FOUND;
         }
+        if due(&mut self.faults.send) {
+            self.stream = None;
+            self.effects.push(Effect::Close(stream));
+            return OK;
+        }
         self.sent.push(message.to_vec());
         OK
     }
@@ -327,6 +350,7 @@ impl Host {
         let mut process = self.process.lock().unwrap();
         process.metrics.values_mut().find(|(given, _)| *given == id).map_or(NOT_FOUND, |(_, value)| {
             *value += offset;
+            assert!(*value >= 0, "a gauge below nothing is an enormous one");
             OK
         })
     }
@@ -347,6 +371,7 @@ pub(crate) fn pairs(bytes: &[u8]) -> Vec<(String, String)> {
     let mut at = 4 + 8 * count;
     let mut text = |size: usize| {
         let text = String::from_utf8(bytes[at..at + size].to_vec()).unwrap();
+        assert!(!text.contains(['\r', '\n', '\0']), "the host writes it as it is: {text:?}");
         assert_eq!(bytes[at + size], 0);
         at += size + 1;
         text

@@ -12,6 +12,7 @@ pub(crate) trait Vm: Sized {
 }
 
 const PAUSE: u32 = 1;
+const UNAVAILABLE: u32 = 14;
 
 /// What has become of a request.
 #[derive(Debug)]
@@ -51,6 +52,22 @@ impl<V: Vm> Worker<V> {
         (worker, configured)
     }
 
+    /// A new configuration comes: a root context of its own in the same VM, and then the old one ends with its stream.
+    pub(crate) fn reconfigure(&mut self, configuration: &str) {
+        let old = std::mem::replace(&mut self.root, fresh_id());
+        self.vm.host(|host| host.configuration = configuration.into());
+        let (root, size) = (self.root, u32::try_from(configuration.len()).unwrap());
+        self.enter("proxy_on_context_create", root, &[0]);
+        assert_eq!(self.enter("proxy_on_configure", root, &[size]), 1);
+        self.enter("proxy_on_done", old, &[]);
+        self.enter("proxy_on_delete", old, &[]);
+        self.vm.host(|host| {
+            host.root = root;
+            host.stream = None;
+            host.queues.remove(0);
+        });
+    }
+
     /// Runs a callback of a context and, once it has returned, what it has brought about.
     pub(crate) fn enter(&mut self, export: &str, context: u32, arguments: &[u32]) -> u32 {
         self.vm.host(|host| host.effective = context);
@@ -77,7 +94,11 @@ impl<V: Vm> Worker<V> {
                     });
                     if there.is_some() {
                         self.enter("proxy_on_response_headers", id, &[0, 1]);
+                        self.over_in_vm(id);
                     }
+                }
+                Effect::Close(stream) => {
+                    self.enter("proxy_on_grpc_close", self.root, &[stream, UNAVAILABLE]);
                 }
             }
         }
@@ -149,14 +170,17 @@ impl<V: Vm> Worker<V> {
         self.vm.host(|host| host.requests[&id].response_headers.clone())
     }
 
-    /// The client of a request goes away: it is over in the VM, and still there in the host for a moment.
+    /// A request is over, by its answer or because its client went away: in the VM, and in the host it is there for a moment.
     pub(crate) fn over_in_vm(&mut self, id: u32) {
-        self.enter("proxy_on_done", id, &[]);
+        if self.vm.host(|host| std::mem::replace(&mut host.requests.get_mut(&id).unwrap().over, true)) {
+            return;
+        }
         self.enter("proxy_on_log", id, &[]);
+        self.enter("proxy_on_done", id, &[]);
         self.enter("proxy_on_delete", id, &[]);
     }
 
-    /// The client of a request goes away.
+    /// A request is over and gone from the host too.
     pub(crate) fn gone(&mut self, id: u32) {
         self.over_in_vm(id);
         self.vm.host(|host| host.requests.remove(&id));
@@ -204,7 +228,7 @@ impl<V: Vm> Worker<V> {
     /// The stream ends.
     pub(crate) fn close(&mut self) {
         let stream = self.vm.host(|host| host.stream.take().expect("a stream is open"));
-        self.enter("proxy_on_grpc_close", self.root, &[stream, 14]);
+        self.enter("proxy_on_grpc_close", self.root, &[stream, UNAVAILABLE]);
     }
 
     /// The commands that were sent since the last time, by their first word and the key.

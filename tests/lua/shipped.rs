@@ -134,9 +134,7 @@ fn a_key_of_another_type_is_an_error_and_nothing_is_charged() {
 fn bad_arguments_are_an_error_and_nothing_is_charged() {
     let server = Redis::start();
     let mut redis = loaded(&server);
-    for arguments in
-        [["xx", "1", "1", "1", "1"], ["tb", "x", "1", "1", "1"], ["tb", "1", "nan", "1", "1"], ["tb", "1", "1", "1", "-1"]]
-    {
+    for arguments in [["xx", "1", "1", "1", "1"], ["tb", "x", "1", "1", "1"], ["tb", "1", "", "1", "1"]] {
         let mut command = redis::cmd("EVALSHA");
         command.arg(SHA1).arg(2).arg("k").arg("l").arg(&["tb", "1", "1000", "1", "1"]).arg(&arguments);
         let error = command.query::<Vec<i64>>(&mut redis).unwrap_err();

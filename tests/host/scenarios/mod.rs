@@ -1,0 +1,168 @@
+//! What the filter does on its host. Each scenario runs on the native build and on weir.wasm.
+
+pub(crate) mod answers;
+pub(crate) mod any_order;
+pub(crate) mod bridge;
+pub(crate) mod configuration;
+pub(crate) mod failures;
+pub(crate) mod keys;
+pub(crate) mod local;
+pub(crate) mod replies;
+pub(crate) mod turns;
+
+use super::worker::{Outcome, Vm, Worker};
+use super::{Answer, Host, Process};
+use std::sync::Arc;
+
+/// Makes a test of each scenario on a kind of VM. (One that isn't listed here is an unused function.)
+macro_rules! all {
+    ($vm:ty) => {
+        $crate::host::scenarios::all!($vm, answers:
+            a_request_waits_for_redis_and_is_let_in
+            a_denied_request_is_told_its_wait
+            a_request_that_can_never_pass_is_told_no_wait
+            a_request_is_decided_once_all_its_calls_are_settled
+            a_request_is_let_in_by_all_its_rules_or_not_at_all
+            requests_that_no_rule_is_for_pass_untouched
+        );
+        $crate::host::scenarios::all!($vm, keys:
+            a_missing_key_is_no_key
+            a_header_is_found_whatever_its_spelling
+            bytes_that_are_not_utf8_are_a_header_like_any_other
+            any_bytes_are_a_key_and_no_more
+            a_port_is_no_part_of_an_address
+            every_key_has_one_hash_tag
+            a_query_does_not_get_around_a_rule
+        );
+        $crate::host::scenarios::all!($vm, replies:
+            replies_are_the_same_wherever_they_are_cut
+            a_script_that_redis_does_not_know_is_brought_along
+            a_reply_of_another_kind_fails_its_own_request_alone
+            bytes_that_are_no_reply_end_the_stream
+            a_late_reply_is_nobody_elses
+            nonsense_from_redis_never_reaches_a_client
+            any_bytes_from_redis_settle_requests_or_fail_them
+        );
+        $crate::host::scenarios::all!($vm, turns:
+            many_replies_at_once_are_answered_in_turns
+            many_failures_at_once_are_answered_in_turns
+            more_requests_than_can_wait_are_all_answered
+            a_host_that_gives_no_queue_is_made_do_without
+        );
+        $crate::host::scenarios::all!($vm, failures:
+            a_host_that_opens_no_stream_is_a_failure
+            a_stream_that_ends_while_it_is_written_fails_its_calls
+            a_redis_that_keeps_silent_is_not_waited_for_again
+            a_redis_that_refuses_is_asked_once_a_second
+            a_redis_that_is_back_decides_at_once
+            a_host_that_gives_nothing_else_does_no_harm
+            a_worker_without_requests_keeps_quiet
+            a_clock_that_steps_back_holds_no_request_up
+            gauges_come_back_to_nothing
+        );
+        $crate::host::scenarios::all!($vm, any_order:
+            requests_that_are_over_are_not_acted_for
+            requests_that_end_before_their_turn_are_not_acted_for
+            every_request_ends_once_whatever_happens
+        );
+        $crate::host::scenarios::all!($vm, local:
+            writes_that_others_get_ahead_of_are_tried_again
+            eight_workers_at_once_admit_exactly_the_limit
+            a_hundred_thousand_subjects_take_no_more_room_and_one_is_still_limited
+            a_subject_takes_one_place_however_long_it_stays
+            a_failed_redis_leaves_the_limit_in_force
+        );
+        $crate::host::scenarios::all!($vm, configuration:
+            a_bad_configuration_is_refused_with_a_line_for_each_fault
+            a_struct_is_a_configuration
+            a_new_configuration_takes_over_and_leaves_nothing_of_the_old_one
+        );
+        $crate::host::scenarios::all!($vm, bridge:
+            the_bridge_takes_frames_off_and_puts_them_on
+        );
+    };
+    ($vm:ty, $module:ident: $($name:ident)*) => {$(
+        #[test]
+        fn $name() {
+            $crate::host::scenarios::$module::$name::<$vm>();
+        }
+    )*};
+}
+pub(crate) use all;
+
+/// The reply to the greeting of a new stream.
+const GREETED: &[u8] = b"*4\r\n:1\r\n:1\r\n:0\r\n:0\r\n";
+const NOSCRIPT: &[u8] = b"-NOSCRIPT No matching script.\r\n";
+
+fn reply(status: i64, remaining: i64, retry_ms: i64, reset_ms: i64) -> Vec<u8> {
+    format!("*4\r\n:{status}\r\n:{remaining}\r\n:{retry_ms}\r\n:{reset_ms}\r\n").into_bytes()
+}
+
+fn allowed() -> Vec<u8> {
+    reply(1, 2, 0, 600)
+}
+
+fn denied() -> Vec<u8> {
+    reply(0, 0, 1400, 1800)
+}
+
+/// A rule by API key, with these fields.
+fn rule(fields: &str) -> String {
+    format!(r#""rules":[{{"name":"r","key":["header:x-api-key"],"limits":["100/min burst 3"]{fields}}}]"#)
+}
+
+fn with_redis(fields: &str) -> String {
+    format!(r#"{{"store":{{"cluster":"weir-redis"}},{}}}"#, rule(fields))
+}
+
+/// With Redis, and 503 where it fails: so it shows.
+fn with_redis_or_503() -> String {
+    with_redis(r#","on_error":"deny""#)
+}
+
+fn local(fields: &str) -> String {
+    format!("{{{}}}", rule(fields))
+}
+
+/// A worker that has reached Redis.
+fn connected<V: Vm>(configuration: &str) -> Worker<V> {
+    let mut worker = Worker::start(configuration);
+    let first = worker.request_of("first");
+    worker.turn();
+    worker.receive(&[GREETED, &allowed()].concat());
+    assert_eq!(worker.status(first), 200);
+    worker.gone(first);
+    worker.sent();
+    worker
+}
+
+/// Requests of as many clients.
+fn requests<V: Vm>(worker: &mut Worker<V>, count: usize) -> Vec<u32> {
+    (0..count).map(|i| worker.request_of(&format!("k{i}"))).collect()
+}
+
+fn statuses<V: Vm>(worker: &mut Worker<V>, ids: &[u32]) -> Vec<u32> {
+    ids.iter().map(|id| worker.status(*id)).collect()
+}
+
+fn value<'h>(headers: &'h [(String, String)], name: &str) -> Option<&'h str> {
+    let mut values = headers.iter().filter(|(given, _)| given == name).map(|(_, value)| value.as_str());
+    let value = values.next();
+    assert_eq!(values.next(), None, "{name} is there once");
+    value
+}
+
+fn answer<V: Vm>(worker: &mut Worker<V>, id: u32) -> Answer {
+    match worker.outcome(id) {
+        Outcome::Answered(answer) => answer,
+        outcome => panic!("{outcome:?}"),
+    }
+}
+
+fn filter_state<V: Vm>(worker: &mut Worker<V>, id: u32) -> Vec<String> {
+    let mut state: Vec<String> = worker
+        .vm
+        .host(|host| host.requests[&id].filter_state.iter().map(|(name, value)| format!("{name}={value}")).collect());
+    state.sort();
+    state
+}
