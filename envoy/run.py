@@ -3,6 +3,7 @@ through it, prints what happened, and goes on serving until it is interrupted. N
 """
 
 import argparse
+import contextlib
 import ctypes
 import http.client
 import http.server
@@ -151,28 +152,33 @@ def serve(arguments, children, directory):
         raise Failed(f"Envoy has stopped:\n{log.read_text()}")
 
 
+@contextlib.contextmanager
+def children():
+    """Processes that end with the block, whatever ends it; a failure is told and is the exit status."""
+    started = []
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield started
+    except Failed as failure:
+        sys.exit(f"{pathlib.Path(sys.argv[0]).name}: {failure}")
+    except KeyboardInterrupt:
+        print()
+    finally:
+        for child in started:
+            child.terminate()
+        for child in started:
+            child.wait()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", choices=sorted(SAMPLES), default="redis")
     parser.add_argument("--once", action="store_true", help="end after the burst")
     arguments = parser.parse_args()
-    # Whatever ends this process ends it by way of the `finally` below.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(1))
-    children = []
-    with tempfile.TemporaryDirectory(prefix="weir-") as directory:
-        try:
-            serve(arguments, children, pathlib.Path(directory))
-        except Failed as failure:
-            sys.exit(f"run: {failure}")
-        except KeyboardInterrupt:
-            print()
-        finally:
-            for child in children:
-                child.terminate()
-            for child in children:
-                child.wait()
+    with children() as started, tempfile.TemporaryDirectory(prefix="weir-") as directory:
+        serve(arguments, started, pathlib.Path(directory))
 
 
 if __name__ == "__main__":

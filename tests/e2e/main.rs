@@ -18,6 +18,7 @@ mod decisions;
 mod failures;
 mod load;
 mod samples;
+mod upstream;
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

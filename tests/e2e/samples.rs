@@ -3,9 +3,12 @@
 use crate::beside_others;
 use crate::servers::envoy_server::{Setup, wasm};
 use crate::servers::redis_server::Redis;
-use std::fs;
+use crate::servers::{Process, until};
+use std::fs::{self, File};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// What each sample's rule says: `60/min burst 5`.
 const BURST: [u16; 7] = [200, 200, 200, 200, 200, 429, 429];
@@ -61,18 +64,40 @@ fn what_the_istio_files_give_envoy_limits() {
     assert!(envoy.accesses(1)[0].ends_with("subject=a source=redis"));
 }
 
+/// The ports that a text names.
+fn ports(text: &str) -> Vec<u16> {
+    let after = ["127.0.0.1:", "-p "].into_iter().flat_map(|mark| text.split(mark).skip(1));
+    after.map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()).collect()
+}
+
 #[test]
 fn make_run_shows_a_burst_and_leaves_nothing_running() {
     let _machine = beside_others();
-    for (store, decided_by) in [("redis", "redis"), ("local", "local")] {
-        let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("envoy/run.py");
-        let output = Command::new("python3").arg(run).args(["--store", store, "--once"]).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let listens = |port: &u16| TcpStream::connect(("127.0.0.1", *port)).is_ok();
+    for (store, once) in [("redis", false), ("redis", true), ("local", true)] {
+        let name = format!("run-{}-{store}-{once}", std::process::id());
+        let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let shown = || fs::read_to_string(&output).unwrap();
+        let mut command = Command::new("python3");
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("envoy/run.py")).args(["--store", store]);
+        let mut run = Process::start(command.args(once.then_some("--once")).stdout(File::create(&output).unwrap()));
+        if !once {
+            let serving = || shown().contains("serving until Ctrl-C").then_some(());
+            until(Duration::from_secs(30), serving, || format!("it serves:\n{}", shown()));
+            assert!(ports(&shown()).iter().all(listens), "{}", shown());
+            let interrupted = Command::new("kill").args(["-INT", &run.id().to_string()]).status().unwrap();
+            assert!(interrupted.success());
+        }
+        let status = until(Duration::from_secs(30), || run.ended(), || format!("it ends:\n{}", shown()));
+        let text = shown();
+        assert!(status.success(), "{text}");
+        assert_eq!(ports(&text).len(), if store == "redis" { 4 } else { 3 }, "{text}");
+        assert!(!ports(&text).iter().any(listens), "something is left running:\n{text}");
         let rows: Vec<Vec<&str>> =
             text.lines().filter(|line| line.starts_with("GET ")).map(|line| line.split_whitespace().collect()).collect();
         let statuses: Vec<&str> = rows.iter().map(|row| row[3]).collect();
         assert_eq!(statuses, ["200", "200", "200", "200", "200", "429", "429", "429"], "{text}");
-        assert!(rows.iter().all(|row| row.last() == Some(&decided_by)), "{text}");
+        assert!(rows.iter().all(|row| row.last() == Some(&store)), "{text}");
+        fs::remove_file(output).unwrap();
     }
 }

@@ -120,6 +120,7 @@ impl Setup {
             || format!("Envoy refuses to start:\n{}", fs::read_to_string(&log).unwrap()),
         );
         let text = fs::read_to_string(&log).unwrap();
+        fs::remove_dir_all(log.parent().unwrap()).unwrap();
         std::mem::forget(envoy); // it has ended, and there is nobody to ask whether it is well
         (status, text)
     }
