@@ -204,10 +204,10 @@ pub(crate) fn enqueue(queue: u32) -> Result<(), Refused> {
     done(unsafe { proxy_enqueue_shared_queue(queue, null(), 0) })
 }
 
-/// Takes all messages out of a queue.
-pub(crate) fn empty_queue(queue: u32) {
+/// Takes a message out of a queue.
+pub(crate) fn dequeue(queue: u32) {
     // SAFETY: numbers only, but for what `received` gives.
-    while received(|value, size| unsafe { proxy_dequeue_shared_queue(queue, value, size) }).is_some() {}
+    let _ = received(|value, size| unsafe { proxy_dequeue_shared_queue(queue, value, size) });
 }
 
 /// What follows is done for that context, until the callback returns.

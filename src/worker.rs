@@ -55,6 +55,8 @@ struct Redis {
     cluster: String,
     link: RefCell<Link>,
     stream: Cell<Option<u32>>,
+    /// Commands that the next turn sends as one message: a message costs the host several times what a command does.
+    outbox: RefCell<Vec<u8>>,
     /// What is put in here wakes this worker.
     queue: Option<u32>,
     /// A turn has been asked for and hasn't come yet.
@@ -75,6 +77,7 @@ impl Worker {
                 cluster: store.cluster.clone(),
                 link: RefCell::new(Link::new(store)),
                 stream: Cell::new(None),
+                outbox: RefCell::default(),
                 queue: draw_number().and_then(|number| host::register_queue(&format!("weir.worker.{number}"))),
                 waking: Cell::new(false),
                 tick_ms: Cell::new(0),
@@ -150,7 +153,7 @@ impl Worker {
     }
 
     pub(crate) fn woken(&self, queue: u32) {
-        host::empty_queue(queue);
+        host::dequeue(queue);
         let Some(redis) = &self.redis else { return };
         redis.waking.set(false);
         self.turn(redis, |link, now, out| link.poll(now.us, out));
@@ -162,6 +165,7 @@ impl Worker {
         let mut effects = Vec::new();
         happened(&mut redis.link.borrow_mut(), now, &mut effects);
         self.perform(redis, effects, now, &mut |ticket, result| self.settle(ticket, result));
+        redis.send();
         self.answer_some(redis, now);
     }
 
@@ -181,7 +185,7 @@ impl Worker {
             }
         });
         redis.tick_at_least(redis.link.borrow().poll_every_ms());
-        if !self.ready.borrow().is_empty() {
+        if !(self.ready.borrow().is_empty() && redis.outbox.borrow().is_empty()) {
             redis.wake();
         }
         if settled {
@@ -198,15 +202,13 @@ impl Worker {
             match effect {
                 Effect::Wake => redis.wake(),
                 Effect::Open => {
+                    redis.outbox.borrow_mut().clear();
                     redis.stream.set(host::open_stream(&redis.cluster));
                     let mut more = Vec::new();
                     redis.link.borrow_mut().opened(redis.stream.get().is_some(), now.us, &mut more);
                     todo.extend(more);
                 }
-                Effect::Send(bytes) => {
-                    // A stream that can't be written has closed, and says so in a callback of its own.
-                    let _ = redis.stream.get().map(|stream| host::send_message(stream, &bytes));
-                }
+                Effect::Send(bytes) => redis.outbox.borrow_mut().extend(bytes),
                 Effect::Reset => {
                     if let Some(stream) = redis.stream.take() {
                         host::reset_stream(stream);
@@ -293,6 +295,15 @@ impl Worker {
 }
 
 impl Redis {
+    /// Sends what has come together.
+    fn send(&self) {
+        let message = std::mem::take(&mut *self.outbox.borrow_mut());
+        if let (false, Some(stream)) = (message.is_empty(), self.stream.get()) {
+            // A stream that can't be written has closed, and says so in a callback of its own.
+            let _ = host::send_message(stream, &message);
+        }
+    }
+
     /// Asks for a turn of the event loop in the root context.
     fn wake(&self) {
         if self.waking.get() {

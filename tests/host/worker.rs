@@ -233,36 +233,33 @@ impl<V: Vm> Worker<V> {
 
     /// The commands that were sent since the last time, by their first word and the key.
     pub(crate) fn sent(&mut self) -> Vec<String> {
+        self.turn();
         let sent = self.vm.host(|host| std::mem::take(&mut host.sent));
-        sent.into_iter()
-            .map(|command| {
-                let words = words(&command);
-                format!("{} {}", words[0], words[3])
-            })
-            .collect()
+        sent.iter().flat_map(|message| commands(message)).map(|words| format!("{} {}", words[0], words[3])).collect()
     }
 }
 
-/// The words of a RESP command, which is that and nothing more.
-pub(crate) fn words(command: &[u8]) -> Vec<String> {
-    fn line(bytes: &mut &[u8], kind: u8) -> usize {
-        assert_eq!(bytes[0], kind);
-        let end = bytes.windows(2).position(|two| two == b"\r\n").unwrap();
-        let number = std::str::from_utf8(&bytes[1..end]).unwrap().parse().unwrap();
-        *bytes = &bytes[end + 2..];
+/// The words of each of the RESP commands that a message consists of.
+pub(crate) fn commands(message: &[u8]) -> Vec<Vec<String>> {
+    fn line(rest: &mut &[u8], kind: u8) -> usize {
+        assert_eq!(rest[0], kind);
+        let end = rest.windows(2).position(|two| two == b"\r\n").unwrap();
+        let number = std::str::from_utf8(&rest[1..end]).unwrap().parse().unwrap();
+        *rest = &rest[end + 2..];
         number
     }
-    let mut rest = command;
-    let count = line(&mut rest, b'*');
-    let words = (0..count)
-        .map(|_| {
+    let mut rest = message;
+    let mut commands = Vec::new();
+    while !rest.is_empty() {
+        let count = line(&mut rest, b'*');
+        let mut word = || {
             let size = line(&mut rest, b'$');
             let (word, behind) = rest.split_at(size);
             assert_eq!(&behind[..2], b"\r\n");
             rest = &behind[2..];
             String::from_utf8_lossy(word).into_owned()
-        })
-        .collect();
-    assert_eq!(rest, b"", "nothing behind the command");
-    words
+        };
+        commands.push((0..count).map(|_| word()).collect());
+    }
+    commands
 }

@@ -24,6 +24,7 @@ pub(crate) fn a_stream_that_ends_while_it_is_written_fails_its_calls<V: Vm>() {
     let earlier = worker.request_of("a");
     worker.vm.host(|host| host.faults.send = 1);
     let ids = [earlier, worker.request_of("b")];
+    worker.turn();
     assert_eq!(ids.map(|id| worker.status(id)), [503, 503]);
     worker.vm.host(|host| host.faults.send = 1);
     worker.pass_ms(30);
@@ -33,6 +34,15 @@ pub(crate) fn a_stream_that_ends_while_it_is_written_fails_its_calls<V: Vm>() {
     let id = worker.request_of("a");
     worker.receive(&allowed());
     assert_eq!(worker.status(id), 200);
+}
+
+pub(crate) fn commands_that_wait_for_a_turn_are_not_sent_on_another_stream<V: Vm>() {
+    let mut worker = connected::<V>(&with_redis_or_503());
+    let id = worker.request_of("a");
+    worker.close();
+    assert_eq!(worker.status(id), 503);
+    worker.pass_ms(30);
+    assert_eq!(worker.sent(), ["EVALSHA rl:greeting"]);
 }
 
 pub(crate) fn a_redis_that_keeps_silent_is_not_waited_for_again<V: Vm>() {

@@ -45,6 +45,7 @@ macro_rules! all {
         );
         $crate::host::scenarios::all!($vm, turns:
             many_replies_at_once_are_answered_in_turns
+            the_commands_of_a_turn_are_one_message
             many_failures_at_once_are_answered_in_turns
             more_requests_than_can_wait_are_all_answered
             a_host_that_gives_no_queue_is_made_do_without
@@ -52,6 +53,7 @@ macro_rules! all {
         $crate::host::scenarios::all!($vm, failures:
             a_host_that_opens_no_stream_is_a_failure
             a_stream_that_ends_while_it_is_written_fails_its_calls
+            commands_that_wait_for_a_turn_are_not_sent_on_another_stream
             a_redis_that_keeps_silent_is_not_waited_for_again
             a_redis_that_refuses_is_asked_once_a_second
             a_redis_that_is_back_decides_at_once

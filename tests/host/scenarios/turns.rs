@@ -1,5 +1,6 @@
 //! What one callback brings about runs nested when it has returned, so no callback answers more than thirty-two requests.
 
+use super::super::worker::commands;
 use super::*;
 
 const AT_ONCE: usize = 32;
@@ -15,6 +16,14 @@ pub(crate) fn many_replies_at_once_are_answered_in_turns<V: Vm>() {
         assert!(ids.iter().all(|id| worker.status(*id) != 0));
     }
     assert!(worker.most_at_once <= AT_ONCE, "{}", worker.most_at_once);
+}
+
+pub(crate) fn the_commands_of_a_turn_are_one_message<V: Vm>() {
+    let mut worker = connected::<V>(&with_redis(""));
+    requests(&mut worker, 3);
+    worker.turn();
+    let sent = worker.vm.host(|host| std::mem::take(&mut host.sent));
+    assert_eq!(sent.iter().map(|message| commands(message).len()).collect::<Vec<_>>(), [3]);
 }
 
 pub(crate) fn many_failures_at_once_are_answered_in_turns<V: Vm>() {
