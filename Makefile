@@ -41,8 +41,10 @@ e2e: $(WASM) ## Real Envoy, real Redis, real clients.
 	@tests/run.sh e2e
 
 bench: $(WASM) ## Measures Weir beside a filter that does nothing.
+	@tests/setup.sh bench
 	@src/build-wasm.sh --manifest-path benches/noop/Cargo.toml --target-dir target
 	@python3 benches/compare.py
+	@python3 benches/compare.py --traffic smallest
 
 lint: setup ## Formatting, clippy, luacheck.
 	cargo fmt --all --check

@@ -3,6 +3,8 @@ in one run. What counts are the ratios; the machine's mood is in the spread.
 """
 
 import argparse
+import collections
+import os
 import pathlib
 import re
 import statistics
@@ -15,28 +17,30 @@ sys.path.insert(0, str(ROOT / "envoy"))
 import run as demo  # noqa: E402
 
 NOOP = ROOT / "target/wasm32-unknown-unknown/release/noop.wasm"
+REFERENCE = "a wasm filter that does nothing"
 ROUTER = "          - name: envoy.filters.http.router"
-UPSTREAM = """
-admin:
-  address: {socket_address: {address: 127.0.0.1, port_value: 9901}}
-static_resources:
-  listeners:
-  - address: {socket_address: {address: 127.0.0.1, port_value: 10000}}
-    filter_chains:
-    - filters:
-      - name: envoy.filters.network.http_connection_manager
-        typed_config:
-          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
-          stat_prefix: upstream
-          http_filters:
-          - name: envoy.filters.http.router
-            typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}
-          route_config:
-            virtual_hosts:
-            - name: all
-              domains: ["*"]
-              routes: [{match: {prefix: /}, direct_response: {status: 200, body: {inline_string: ok}}}]
-"""
+
+# What goes through: the path, the headers beside the key's, and the size of the answer.
+Traffic = collections.namedtuple("Traffic", "path headers answer")
+TRAFFIC = {
+    "api": Traffic(
+        "/v1/orders?limit=50",
+        [
+            "accept: application/json, text/plain, */*",
+            "accept-encoding: gzip, deflate, br",
+            "accept-language: en-GB,en;q=0.9,de;q=0.8",
+            "cookie: session=8f14e45fceea167a5a36dedd4bea2543; theme=dark",
+            "origin: https://app.example.com",
+            "referer: https://app.example.com/orders",
+            "sec-fetch-mode: cors",
+            "sec-fetch-site: same-site",
+            "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "user-agent: Mozilla/5.0 (X11; Linux x86_64; rv:133.0) Gecko/20100101 Firefox/133.0",
+        ],
+        2048,
+    ),
+    "smallest": Traffic("/", [], 2),
+}
 
 
 def between(text, start, end, instead):
@@ -46,41 +50,68 @@ def between(text, start, end, instead):
 
 
 def limiter(sample, ports):
-    """A sample with a limit that is never reached, and without its access log, which costs all of them the same."""
-    text = between(demo.sample(sample, ports), "          access_log:", "          http_filters:", "")
-    return text.replace("limits: [60/min burst 5]", "limits: [1000000000/s]")
+    """A sample with a limit that is never reached."""
+    return demo.sample(sample, ports).replace("limits: [60/min burst 5]", "limits: [1000000000/s]")
 
 
 def cases(ports):
     local = limiter("quickstart.yaml", ports)
     return {
         "no filter": between(local, "          - name: weir\n", ROUTER, ""),
-        "a wasm filter that does nothing": local.replace(str(demo.WASM), str(NOOP)),
+        REFERENCE: local.replace(str(demo.WASM), str(NOOP)),
         "weir, local": local,
         "weir, Redis": limiter("redis.yaml", ports),
     }
 
 
+def start_upstream(children, directory, traffic):
+    """An nginx that answers from memory; its port."""
+    port = demo.free_port()
+    temporary = " ".join(f"{kind}_temp_path {directory};" for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"])
+    (directory / "nginx.conf").write_text(
+        f"daemon off; master_process off; pid {directory}/nginx.pid; error_log stderr error; events {{}}\n"
+        f"http {{ access_log off; keepalive_requests 1000000000; {temporary}\n"
+        f"server {{ listen 127.0.0.1:{port}; default_type application/json;\n"
+        f"location / {{ return 200 '{'x' * traffic.answer}'; }} }} }}\n"
+    )
+    demo.start(children, ["nginx", "-c", str(directory / "nginx.conf")], subprocess.DEVNULL)
+    demo.until(10, lambda: demo.answers(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", b"200 OK"), lambda: "nginx doesn't answer")
+    return port
+
+
 def start_envoy(children, directory, name, text):
-    """An Envoy with one worker on ports of its own; its port."""
+    """An Envoy with one worker on ports of its own; its port and its process."""
     port, admin = demo.free_port(), demo.free_port()
     file, log = directory / f"{name}.yaml", directory / f"{name}.log"
     file.write_text(text.replace("port_value: 10000", f"port_value: {port}").replace("port_value: 9901", f"port_value: {admin}"))
-    with log.open("w") as output:
-        command = [str(demo.ENVOY), "-c", str(file), "--use-dynamic-base-id", "--log-level", "error", "--concurrency", "1"]
-        demo.start(children, command, output)
+    # The access log is written as it is shipped, and to nowhere.
+    options = ["--use-dynamic-base-id", "--log-level", "error", "--log-path", str(log), "--concurrency", "1"]
+    envoy = demo.start(children, [str(demo.ENVOY), "-c", str(file), *options], subprocess.DEVNULL)
     demo.until(
         30,
         lambda: demo.answers(admin, b"GET /ready HTTP/1.1\r\nhost: admin\r\n\r\n", b"200 OK"),
         lambda: f"Envoy doesn't get ready:\n{log.read_text()}",
     )
-    return port
+    return port, envoy.pid
 
 
-def load(port, connections, seconds):
-    """Requests per second, median and 99th percentile of the latency in microseconds."""
-    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-H", "x-api-key: bench", f"http://127.0.0.1:{port}/"]
+def cpu_seconds(pid):
+    """The CPU time that a process has taken."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+# Requests per second, median and 99th percentile of the latency, and Envoy's CPU time per request: both in microseconds.
+Run = collections.namedtuple("Run", "rate median tail cpu")
+
+
+def load(envoy, traffic, connections, seconds):
+    port, pid = envoy
+    headers = [argument for header in ["x-api-key: bench", *traffic.headers] for argument in ("-H", header)]
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", *headers, f"http://127.0.0.1:{port}{traffic.path}"]
+    before = cpu_seconds(pid)
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    cpu = cpu_seconds(pid) - before
     if "Non-2xx" in text or "Socket errors" in text:
         raise demo.Failed(f"not every request was let in:\n{text}")
 
@@ -88,46 +119,51 @@ def load(port, connections, seconds):
         number, unit = re.search(rf"{percentile}%\s+([\d.]+)(us|ms|s)", text).groups()
         return float(number) * {"us": 1, "ms": 1000, "s": 1_000_000}[unit]
 
-    return float(re.search(r"Requests/sec:\s+([\d.]+)", text).group(1)), microseconds(50), microseconds(99)
+    requests = int(re.search(r"(\d+) requests in", text).group(1))
+    rate = float(re.search(r"Requests/sec:\s+([\d.]+)", text).group(1))
+    return Run(rate, microseconds(50), microseconds(99), cpu / requests * 1_000_000)
 
 
 def row(name, runs, reference):
     """A line of the table."""
-    rates, medians, tails = zip(*runs)
     # Each round's ratio is taken within the round: what disturbs one run disturbs its neighbours.
-    ratios = [rate / other for rate, other in zip(rates, reference)]
-    spread = f"{min(ratios):.2f}–{max(ratios):.2f}"
-    rate, ratio = statistics.median(rates), statistics.median(ratios)
-    return f"| {name} | {rate:,.0f} | {ratio:.2f} ({spread}) | {statistics.median(medians):,.0f} | {statistics.median(tails):,.0f} |"
+    ratios = [run.rate / other.rate for run, other in zip(runs, reference)]
+    rate, median, tail, cpu = (statistics.median(column) for column in zip(*runs))
+    spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
+    return f"| {name} | {rate:,.0f} | {spread} | {cpu:,.0f} | {median:,.0f} | {tail:,.0f} |"
 
 
 def measure(arguments, children, directory):
+    traffic = TRAFFIC[arguments.traffic]
     redis = demo.free_port()
     demo.start(children, ["redis-server", "--port", str(redis), "--bind", "127.0.0.1", "--save", ""], subprocess.DEVNULL)
     demo.until(10, lambda: demo.answers(redis, b"PING\r\n", b"+PONG"), lambda: "Redis doesn't answer")
-    upstream = start_envoy(children, directory, "upstream", UPSTREAM)
-    ports = {}
+    upstream = start_upstream(children, directory, traffic)
+    envoys = {}
     for number, (name, text) in enumerate(cases({8000: upstream, 6379: redis}).items()):
-        ports[name] = start_envoy(children, directory, f"case-{number}", text)
-    runs = {name: [] for name in ports}
-    for name, port in ports.items():
-        load(port, arguments.connections, 1)  # warm
+        envoys[name] = start_envoy(children, directory, f"case-{number}", text)
+    runs = {name: [] for name in envoys}
+    for envoy in envoys.values():
+        load(envoy, traffic, arguments.connections, 1)  # warm
     for turn in range(arguments.rounds):
         print(f"round {turn + 1} of {arguments.rounds}", file=sys.stderr)
-        for name, port in ports.items():
-            runs[name].append(load(port, arguments.connections, arguments.seconds))
-    reference = [rate for rate, _, _ in runs["a wasm filter that does nothing"]]
-    print(f"{arguments.connections} connections, one worker, {arguments.rounds} rounds of {arguments.seconds} s in turns; medians\n")
-    print("| | requests/s | ratio to the filter that does nothing (spread) | median µs | 99 % µs |")
-    print("|---|---|---|---|---|")
-    for name in ports:
-        print(row(name, runs[name], reference))
+        for name, envoy in envoys.items():
+            runs[name].append(load(envoy, traffic, arguments.connections, arguments.seconds))
+    print(
+        f"{arguments.traffic} requests ({len(traffic.headers) + 2} headers, {traffic.answer} bytes answered), "
+        f"{arguments.connections} connections, one worker, {arguments.rounds} rounds of {arguments.seconds} s in turns; medians\n"
+    )
+    print(f"| | requests/s | ratio to {REFERENCE} (spread) | Envoy's CPU, µs a request | median µs | 99 % µs |")
+    print("|---|---|---|---|---|---|")
+    for name in envoys:
+        print(row(name, runs[name], runs[REFERENCE]))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=int, default=4)
+    parser.add_argument("--traffic", choices=TRAFFIC, default="api")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--connections", type=int, default=32)
     arguments = parser.parse_args()
     with demo.children() as children, tempfile.TemporaryDirectory(prefix="weir-") as directory:

