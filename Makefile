@@ -6,7 +6,7 @@ WASM := target/wasm32-unknown-unknown/release/weir.wasm
 SOURCES := Cargo.toml Cargo.lock $(shell find src lua -name '*.rs' -o -name '*.lua' -o -name 'Cargo.toml')
 LUA := lua/clock.lua lua/verdicts.lua lua/integers.lua lua/token_bucket.lua lua/driver.lua
 
-.PHONY: help setup run test test-core test-native test-wasm test-lua e2e bench lint fmt wasm clean
+.PHONY: help setup run test test-core test-node test-native test-wasm test-lua e2e bench lint fmt wasm clean
 
 help: ## Shows this.
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | column -ts $$'\t'
@@ -20,13 +20,16 @@ run: $(WASM) ## Shows Weir at work: Envoy, Redis and a burst of requests. STORE=
 wasm: $(WASM) ## Builds weir.wasm.
 
 $(WASM): $(SOURCES) | setup
-	@src/build-wasm.sh
+	@src/wasm-cargo.sh build --release
 
 test: $(WASM) ## Runs all tests, layer by layer, and counts them.
-	@tests/run.sh core native wasm lua e2e
+	@tests/run.sh core node native wasm lua e2e
 
 test-core: ## Tests of what decides, without a host.
 	@tests/run.sh core
+
+test-node: setup ## The core as wasm, under Node.
+	@tests/run.sh node
 
 test-native: ## The filter against a host in the test process.
 	@tests/run.sh native
@@ -42,7 +45,7 @@ e2e: $(WASM) ## Real Envoy, real Redis, real clients.
 
 bench: $(WASM) ## Measures Weir beside a filter that does nothing.
 	@tests/setup.sh bench
-	@src/build-wasm.sh --manifest-path benches/noop/Cargo.toml --target-dir target
+	@src/wasm-cargo.sh build --release --manifest-path benches/noop/Cargo.toml --target-dir target
 	@python3 benches/compare.py
 	@python3 benches/compare.py --traffic smallest
 

@@ -1,9 +1,11 @@
 """Measures Weir beside Envoy without a filter and beside a wasm filter that does nothing: the same upstream, the same load, in turns,
-in one run. What counts are the ratios; the machine's mood is in the spread.
+in one run, and an Envoy of its own for each measurement, because two processes of the same program aren't equally fast. What
+counts are the ratios; the machine's mood is in the spread.
 """
 
 import argparse
 import collections
+import contextlib
 import os
 import pathlib
 import re
@@ -79,20 +81,23 @@ def start_upstream(children, directory, traffic):
     return port
 
 
-def start_envoy(children, directory, name, text):
-    """An Envoy with one worker on ports of its own; its port and its process."""
+@contextlib.contextmanager
+def envoy(children, directory, text):
+    """An Envoy with one worker on ports of its own, as long as the block lasts; its port and its process."""
     port, admin = demo.free_port(), demo.free_port()
-    file, log = directory / f"{name}.yaml", directory / f"{name}.log"
+    file, log = directory / "envoy.yaml", directory / "envoy.log"
     file.write_text(text.replace("port_value: 10000", f"port_value: {port}").replace("port_value: 9901", f"port_value: {admin}"))
     # The access log is written as it is shipped, and to nowhere.
     options = ["--use-dynamic-base-id", "--log-level", "error", "--log-path", str(log), "--concurrency", "1"]
-    envoy = demo.start(children, [str(demo.ENVOY), "-c", str(file), *options], subprocess.DEVNULL)
+    process = demo.start(children, [str(demo.ENVOY), "-c", str(file), *options], subprocess.DEVNULL)
     demo.until(
         30,
         lambda: demo.answers(admin, b"GET /ready HTTP/1.1\r\nhost: admin\r\n\r\n", b"200 OK"),
         lambda: f"Envoy doesn't get ready:\n{log.read_text()}",
     )
-    return port, envoy.pid
+    yield port, process.pid
+    process.terminate()
+    process.wait()
 
 
 def cpu_seconds(pid):
@@ -105,8 +110,7 @@ def cpu_seconds(pid):
 Run = collections.namedtuple("Run", "rate median tail cpu")
 
 
-def load(envoy, traffic, connections, seconds):
-    port, pid = envoy
+def load(port, pid, traffic, connections, seconds):
     headers = [argument for header in ["x-api-key: bench", *traffic.headers] for argument in ("-H", header)]
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", *headers, f"http://127.0.0.1:{port}{traffic.path}"]
     before = cpu_seconds(pid)
@@ -139,31 +143,29 @@ def measure(arguments, children, directory):
     demo.start(children, ["redis-server", "--port", str(redis), "--bind", "127.0.0.1", "--save", ""], subprocess.DEVNULL)
     demo.until(10, lambda: demo.answers(redis, b"PING\r\n", b"+PONG"), lambda: "Redis doesn't answer")
     upstream = start_upstream(children, directory, traffic)
-    envoys = {}
-    for number, (name, text) in enumerate(cases({8000: upstream, 6379: redis}).items()):
-        envoys[name] = start_envoy(children, directory, f"case-{number}", text)
-    runs = {name: [] for name in envoys}
-    for envoy in envoys.values():
-        load(envoy, traffic, arguments.connections, 1)  # warm
+    texts = cases({8000: upstream, 6379: redis})
+    runs = {name: [] for name in texts}
     for turn in range(arguments.rounds):
         print(f"round {turn + 1} of {arguments.rounds}", file=sys.stderr)
-        for name, envoy in envoys.items():
-            runs[name].append(load(envoy, traffic, arguments.connections, arguments.seconds))
+        for name, text in texts.items():
+            with envoy(children, directory, text) as (port, pid):
+                load(port, pid, traffic, arguments.connections, 1)  # warm
+                runs[name].append(load(port, pid, traffic, arguments.connections, arguments.seconds))
     print(
         f"{arguments.traffic} requests ({len(traffic.headers) + 2} headers, {traffic.answer} bytes answered), "
         f"{arguments.connections} connections, one worker, {arguments.rounds} rounds of {arguments.seconds} s in turns; medians\n"
     )
     print(f"| | requests/s | ratio to {REFERENCE} (spread) | Envoy's CPU, µs a request | median µs | 99 % µs |")
     print("|---|---|---|---|---|---|")
-    for name in envoys:
+    for name in texts:
         print(row(name, runs[name], runs[REFERENCE]))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--traffic", choices=TRAFFIC, default="api")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--seconds", type=int, default=2)
     parser.add_argument("--connections", type=int, default=32)
     arguments = parser.parse_args()
     with demo.children() as children, tempfile.TemporaryDirectory(prefix="weir-") as directory:

@@ -70,8 +70,21 @@ wasm_target() {
     echo debian >.tools/wasm-toolchain
 }
 
+# The runner of wasm tests speaks to the library that Cargo.lock names, and to no other version.
+wasm_bindgen() {
+    local version stamp
+    version=$(sed -n '/^name = "wasm-bindgen"$/{n;s/version = "\(.*\)"/\1/p}' Cargo.lock)
+    stamp=.tools/wasm-bindgen-$version
+    [ ! -e "$stamp" ] || return 0
+    say "building wasm-bindgen-test-runner $version into .tools (a minute or two)"
+    cargo install -q wasm-bindgen-cli --version "$version" --bin wasm-bindgen-test-runner --root .tools --debug --force \
+        || fail "cargo can't install wasm-bindgen-cli $version"
+    touch "$stamp"
+}
+
 command -v cargo >/dev/null || fail "there is no cargo; install Rust with rustup (https://rustup.rs), then again"
-install cc:gcc curl:curl redis-server:redis-server wrk:wrk h2load:nghttp2-client luacheck:lua-check
+install cc:gcc curl:curl redis-server:redis-server wrk:wrk h2load:nghttp2-client luacheck:lua-check node:nodejs
 envoy
 wasm_target
+wasm_bindgen
 [ "${1:-}" != bench ] || install nginx:nginx-light
