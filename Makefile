@@ -4,9 +4,10 @@ SHELL := /bin/bash
 
 WASM := target/wasm32-unknown-unknown/release/weir.wasm
 SOURCES := Cargo.toml Cargo.lock $(shell find src lua -name '*.rs' -o -name '*.lua' -o -name 'Cargo.toml')
-LUA := lua/clock.lua lua/verdicts.lua lua/integers.lua lua/token_bucket.lua lua/driver.lua
+LUA := $(addprefix lua/,clock.lua verdicts.lua integers.lua expiry.lua token_bucket.lua fixed_window.lua sliding_log.lua \
+	sliding_window.lua driver.lua)
 
-.PHONY: help setup run test test-core test-node test-native test-wasm test-lua e2e bench lint fmt wasm clean
+.PHONY: help setup run test test-core test-node test-native test-wasm test-lua e2e bench bench-lua lint fmt wasm clean
 
 help: ## Shows this.
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | column -ts $$'\t'
@@ -48,6 +49,10 @@ bench: $(WASM) ## Measures Weir beside a filter that does nothing.
 	@src/wasm-cargo.sh build --release --manifest-path benches/noop/Cargo.toml --target-dir target
 	@python3 benches/compare.py
 	@python3 benches/compare.py --traffic smallest
+
+bench-lua: setup ## Measures the script in Redis beside `return 1`, and what a subject takes there.
+	@cargo build -q -p weir-core
+	@python3 benches/script.py
 
 lint: setup ## Formatting, clippy, luacheck.
 	cargo fmt --all --check

@@ -1,24 +1,26 @@
 -- Checks all limits, then charges all of them or none, so that no request pays for what it isn't let in to.
 -- KEYS, ARGV and the reply: README.md beside this file.
-local algorithms = { tb = token_bucket }
+-- An algorithm's functions are made when a limit asks for it: a script makes all that it defines anew in every call.
+local algorithms = { tb = token_bucket, fw = fixed_window, sl = sliding_log, sw = sliding_window }
+local made = {}
 
 local limits, all_allowed = {}, true
 for i = 1, #KEYS do
   local at = i * 5
+  local code = ARGV[at - 4]
+  if algorithms[code] and not made[code] then
+    made[code] = algorithms[code]()
+  end
   local limit = {
     key = KEYS[i],
-    algorithm = algorithms[ARGV[at - 4]],
+    algorithm = made[code],
     count = tonumber(ARGV[at - 3]),
     window = tonumber(ARGV[at - 2]),
     burst = tonumber(ARGV[at - 1]),
     cost = tonumber(ARGV[at]),
-    -- What the check says.
+    -- What the check says. What an algorithm keeps for itself goes in here too.
     status = DENIED,
     retry = 0,
-    -- What the algorithm keeps for itself; named here so that the table needn't grow.
-    tokens = 0,
-    frac = 0,
-    ahead = false,
   }
   if not (limit.algorithm and limit.count and limit.window and limit.burst and limit.cost) then
     return redis.error_reply('ERR weir: bad arguments for limit ' .. i)

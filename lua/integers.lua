@@ -35,3 +35,15 @@ local function muldiv(a, b, c)
   end
   return quotient, rest
 end
+
+-- The same quotient, rounded up.
+local function muldiv_up(a, b, c)
+  local quotient, rest = muldiv(a, b, c)
+  return rest > 0 and quotient + 1 or quotient
+end
+
+-- Whether a stored value is an integer in 0 .. 2^53-1. "nan", "1e300", "-1" and "0.5" are numbers to Lua, but none to go
+-- on from.
+local function whole(number)
+  return number and number >= 0 and number < EXACT and number % 1 == 0
+end

@@ -5,7 +5,16 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 /// The parts behind the clock, in the order in which they need each other.
-const PARTS: [&str; 4] = ["verdicts.lua", "integers.lua", "token_bucket.lua", "driver.lua"];
+const PARTS: [&str; 8] = [
+    "verdicts.lua",
+    "integers.lua",
+    "expiry.lua",
+    "token_bucket.lua",
+    "fixed_window.lua",
+    "sliding_log.lua",
+    "sliding_window.lua",
+    "driver.lua",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let lua = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../../lua");

@@ -12,6 +12,7 @@
 #[path = "../servers/mod.rs"]
 mod servers;
 
+mod algorithms;
 mod bytes;
 mod configuration;
 mod decisions;

@@ -6,19 +6,19 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use weir_core::limit::token_bucket::{self, State};
-use weir_core::limit::{Limit, MAX_COUNT, MAX_WINDOW_MS, Outcome, Verdict};
+use weir_core::limit::{Algorithm, Limit, MAX_COUNT, MAX_WINDOW_MS, Outcome, State, Verdict, sliding_log};
 use weir_core::store::script::DECISION;
 
-const HISTORIES: usize = 60;
+const HISTORIES: usize = 50;
 const STEPS: usize = 250;
+const START_MS: u64 = 1_700_000_000_000;
 
 /// What happens to some keys at a moment.
 #[derive(Clone, Debug)]
 enum Step {
     Call(Vec<(usize, Limit, u64)>),
-    /// Somebody writes a field that the script wouldn't.
-    Corrupt(usize, &'static str, &'static str),
+    /// Somebody writes what the script wouldn't: a value, into one of three places where there are fields.
+    Corrupt(usize, usize, &'static str),
     /// Somebody takes a key's expiry away.
     Persist(usize),
 }
@@ -28,56 +28,68 @@ enum Step {
 enum Pause {
     Forward(u64),
     Back(u64),
+    /// So many parts of a thousand of the first key's window.
+    Part(u64),
 }
 
 fn pauses() -> impl Strategy<Value = Pause> {
     prop_oneof![
         3 => Just(Pause::Forward(0)),
-        6 => (1_u64..2000).prop_map(Pause::Forward),
-        2 => (1_u64..100_000_000).prop_map(Pause::Forward),
+        4 => (1_u64..2000).prop_map(Pause::Forward),
+        4 => (1_u64..1500).prop_map(Pause::Part),
+        1 => (1_u64..100_000_000).prop_map(Pause::Forward),
         1 => (1_u64..20_000_000_000).prop_map(Pause::Forward), // idle for months
         1 => (1_u64..5_000_000).prop_map(Pause::Back),
+        1 => (1_u64..20).prop_map(Pause::Back),
     ]
 }
 
-/// A limit out of one history's range: small ones, where all of them happens, or those at the bounds.
-fn limits(extreme: bool) -> BoxedStrategy<Limit> {
-    let (number, window) = if extreme {
-        let number = prop_oneof![1_u64..100, (MAX_COUNT - 5)..=MAX_COUNT, 1..=MAX_COUNT, Just(999_999_999_999_999)];
-        (number.boxed(), prop_oneof![1_u64..5, 1..=MAX_WINDOW_MS, Just(MAX_WINDOW_MS)].boxed())
+/// What is the same all through a history of a key: they are part of its name.
+type Kind = (Algorithm, u64);
+
+fn kinds(algorithms: &'static [Algorithm], extreme: bool) -> impl Strategy<Value = Vec<Kind>> {
+    let window = if extreme {
+        prop_oneof![1_u64..5, 1..=MAX_WINDOW_MS, Just(MAX_WINDOW_MS)].boxed()
     } else {
-        ((1_u64..30).boxed(), prop_oneof![1_u64..20, 100_u64..5000, Just(60_000)].boxed())
+        prop_oneof![1_u64..20, 100_u64..5000, Just(60_000)].boxed()
     };
-    (number.clone(), window, number)
-        .prop_map(|(count, window_ms, burst)| Limit::token_bucket(count, window_ms, burst).unwrap())
-        .boxed()
+    proptest::collection::vec((proptest::sample::select(algorithms), window), 3)
 }
 
-/// The next step, where each of the history's keys has a window of its own (it is part of the key) and count and burst may change.
-fn step(windows: Vec<u64>, extreme: bool) -> impl Strategy<Value = (Pause, Step)> {
-    let keys = windows.len();
-    let one = (0..keys, limits(extreme), any::<bool>(), 0_u64..6, any::<proptest::sample::Index>()).prop_map(
-        move |(key, limit, small, cost, share)| {
-            let limit = Limit::token_bucket(limit.count(), windows[key], limit.burst()).unwrap();
+/// Counts and bursts out of one history's range: small ones, where all of them happens, or those at the bounds.
+fn amounts(extreme: bool) -> BoxedStrategy<u64> {
+    if extreme {
+        prop_oneof![1_u64..100, (MAX_COUNT - 5)..=MAX_COUNT, 1..=MAX_COUNT, Just(999_999_999_999_999)].boxed()
+    } else {
+        (1_u64..30).boxed()
+    }
+}
+
+/// The next step. Count and burst of a limit may change from step to step.
+fn step(kinds: Vec<Kind>, extreme: bool) -> impl Strategy<Value = (Pause, Step)> {
+    let keys = kinds.len();
+    let one = (0..keys, amounts(extreme), amounts(extreme), any::<bool>(), 0_u64..6, any::<proptest::sample::Index>())
+        .prop_map(move |(key, count, burst, small, cost, share)| {
+            let (algorithm, window_ms) = kinds[key];
+            let limit = Limit::new(algorithm, count, window_ms).unwrap();
+            let limit = limit.with_burst(burst).unwrap_or(limit);
             let part = share.index(usize::try_from(limit.burst().saturating_add(limit.burst() / 8) + 1).unwrap());
             (key, limit, if small { cost } else { (part as u64).min(MAX_COUNT) })
-        },
-    );
+        });
     let call = proptest::collection::vec(one, 1..=3).prop_map(|mut limits| {
         limits.sort_by_key(|(key, ..)| *key);
         limits.dedup_by_key(|(key, ..)| *key); // a call has a key once
         Step::Call(limits)
     });
-    let fields = proptest::sample::select(vec!["tokens", "frac", "ts"]);
     let values = proptest::sample::select(vec!["", "abc", "nan", "inf", "-1", "0.5", "9007199254740992", "1e300"]);
-    let corrupt = (0..keys, fields, values).prop_map(|(key, field, value)| Step::Corrupt(key, field, value));
+    let corrupt = (0..keys, 0_usize..3, values).prop_map(|(key, place, value)| Step::Corrupt(key, place, value));
     let step = prop_oneof![20 => call, 1 => corrupt, 1 => (0..keys).prop_map(Step::Persist)];
     (pauses(), step)
 }
 
 /// A key as the model keeps it.
 struct Entry {
-    /// `None` where a field isn't what the script writes.
+    /// `None` where what is stored isn't what the script writes.
     state: Option<State>,
     expires_ms: Option<u64>,
 }
@@ -90,12 +102,15 @@ struct Model {
 
 impl Model {
     fn state(&self, key: usize) -> Option<State> {
-        self.keys.get(&key).and_then(|entry| entry.state)
-    }
-
-    fn write(&mut self, key: usize, limit: &Limit, state: State, now_ms: u64) {
-        let reset_ms = token_bucket::check(Some(state), limit, now_ms, 0).reset_ms;
-        self.keys.insert(key, Entry { state: Some(state), expires_ms: Some(expiry(now_ms, reset_ms)) });
+        let entry = self.keys.get(&key)?;
+        // A fixed window's end is its key's expiry.
+        Some(match entry.state.clone()? {
+            State::FixedWindow(mut window) => {
+                window.ends_ms = entry.expires_ms.unwrap_or(u64::MAX);
+                State::FixedWindow(window)
+            }
+            state => state,
+        })
     }
 
     fn call(&mut self, limits: &[(usize, Limit, u64)], now_ms: u64) -> Vec<Verdict> {
@@ -104,16 +119,24 @@ impl Model {
                 self.keys.remove(key);
             }
         }
-        let seen: Vec<Verdict> =
-            limits.iter().map(|(key, limit, cost)| token_bucket::check(self.state(*key), limit, now_ms, *cost)).collect();
+        let check = |(key, limit, cost): &(usize, Limit, u64)| State::check(self.state(*key).as_ref(), limit, now_ms, *cost);
+        let seen: Vec<Verdict> = limits.iter().map(check).collect();
         let all_allowed = seen.iter().all(|verdict| verdict.outcome == Outcome::Allowed);
         let charge = |((key, limit, cost), verdict): (&(usize, Limit, u64), Verdict)| {
             let cost = if all_allowed { *cost } else { 0 };
-            let (charged, state) = token_bucket::charge(self.state(*key), limit, now_ms, cost);
+            let (charged, state) = State::charge(self.state(*key).as_ref(), limit, now_ms, cost);
+            let expires_ms = Some(expiry(now_ms, charged.reset_ms));
             if let Some(state) = state {
-                self.write(*key, limit, state, now_ms);
-            } else if let Some(entry) = self.keys.get_mut(key).filter(|entry| entry.expires_ms.is_none()) {
-                entry.expires_ms = Some(expiry(now_ms, charged.reset_ms));
+                self.keys.insert(*key, Entry { state: Some(state), expires_ms });
+            } else if let Some(entry) = self.keys.get_mut(key) {
+                // A value that is no window has no end, but the key has one.
+                let latest = now_ms + limit.window_ms();
+                match (entry.expires_ms, limit.algorithm()) {
+                    (None, Algorithm::FixedWindow) => entry.expires_ms = Some(latest),
+                    (Some(expires_ms), Algorithm::FixedWindow) => entry.expires_ms = Some(expires_ms.min(latest)),
+                    (None, _) => entry.expires_ms = expires_ms,
+                    (Some(_), _) => {}
+                }
             }
             if all_allowed { charged } else { verdict }
         };
@@ -150,8 +173,71 @@ fn seed() -> [u8; 32] {
     bytes
 }
 
-#[test]
-fn the_script_and_the_model_agree_on_every_history() {
+/// Asks for what a key of that algorithm holds.
+fn ask_stored(pipeline: &mut redis::Pipeline, algorithm: Algorithm, key: &str) {
+    match algorithm {
+        Algorithm::TokenBucket => pipeline.cmd("HMGET").arg(key).arg(&["tokens", "frac", "ts"]),
+        Algorithm::FixedWindow => pipeline.cmd("MGET").arg(key),
+        Algorithm::SlidingLog => pipeline.cmd("ZRANGE").arg(key).arg(&["0", "-1", "WITHSCORES"]),
+        Algorithm::SlidingWindow => pipeline.cmd("HMGET").arg(key).arg(&["win", "cur", "prev"]),
+    };
+}
+
+/// What it holds, if its state is this; of a log, `stored` without what counts no more.
+fn as_stored(state: &State) -> Vec<String> {
+    match state {
+        State::TokenBucket(bucket) => [bucket.tokens, bucket.frac, bucket.at_ms].map(|n| n.to_string()).to_vec(),
+        State::FixedWindow(window) => vec![window.used.to_string()],
+        State::SlidingLog(log) => log.entries.iter().map(|entry| format!("{} at {}", entry.cost, entry.at_ms)).collect(),
+        State::SlidingWindow(windows) => [windows.window, windows.current, windows.previous].map(|n| n.to_string()).to_vec(),
+    }
+}
+
+fn live(state: State, limit: &Limit, now_ms: u64) -> State {
+    match state {
+        State::SlidingLog(mut log) => {
+            log.entries.retain(|entry| entry.at_ms + limit.window_ms() > now_ms);
+            State::SlidingLog(log)
+        }
+        state => state,
+    }
+}
+
+/// What was read of a key, as [`as_stored`] has it.
+fn read(value: &redis::Value, limit: &Limit, now_ms: u64) -> Vec<String> {
+    let fields: Vec<Option<String>> = redis::from_redis_value(value.clone()).unwrap();
+    let fields: Vec<String> = fields.into_iter().map(Option::unwrap_or_default).collect();
+    if limit.algorithm() != Algorithm::SlidingLog {
+        return fields;
+    }
+    let entry = |pair: &[String]| sliding_log::Entry {
+        at_ms: pair[1].parse().unwrap(),
+        cost: pair[0].split_once(':').unwrap().1.parse().unwrap(),
+    };
+    let log = sliding_log::State { entries: fields.chunks_exact(2).map(entry).collect() };
+    as_stored(&live(State::SlidingLog(log), limit, now_ms))
+}
+
+fn corrupt(pipeline: &mut redis::Pipeline, algorithm: Algorithm, key: &str, place: usize, value: &str) {
+    match algorithm {
+        Algorithm::TokenBucket => pipeline.cmd("HSET").arg(key).arg(["tokens", "frac", "ts"][place]).arg(value),
+        Algorithm::FixedWindow => pipeline.cmd("SET").arg(key).arg(value),
+        Algorithm::SlidingLog => pipeline.cmd("ZADD").arg(key).arg("+inf").arg(value),
+        Algorithm::SlidingWindow => pipeline.cmd("HSET").arg(key).arg(["win", "cur", "prev"][place]).arg(value),
+    }
+    .ignore();
+}
+
+/// What a call is to give: the reply, and what is to be stored under its first key, and until when.
+struct Wanted {
+    now_ms: u64,
+    limits: Vec<(usize, Limit, u64)>,
+    reply: Vec<i64>,
+    state: Option<State>,
+    expires_ms: Option<u64>,
+}
+
+fn agree_on_every_history(algorithms: &'static [Algorithm]) {
     let server = Redis::start();
     let mut redis = server.connect();
     let script = format!("{}\n{DECISION}", include_str!("virtual_time.lua"));
@@ -160,72 +246,90 @@ fn the_script_and_the_model_agree_on_every_history() {
     let (mut calls, mut outcomes) = (0, [0_u32; 3]);
     for history in 0..HISTORIES {
         let extreme = history % 2 == 1;
-        let windows = proptest::collection::vec(limits(extreme).prop_map(|limit| limit.window_ms()), 3);
-        let windows = windows.new_tree(&mut runner).unwrap().current();
-        let steps = proptest::collection::vec(step(windows, extreme), STEPS).new_tree(&mut runner).unwrap().current();
+        let kinds = kinds(algorithms, extreme).new_tree(&mut runner).unwrap().current();
+        let steps = proptest::collection::vec(step(kinds.clone(), extreme), STEPS).new_tree(&mut runner).unwrap().current();
         let mut model = Model::default();
-        let mut now_ms: u64 = 1_700_000_000_000;
+        let mut now_ms = START_MS;
         let mut pipeline = redis::pipe();
         let mut wanted = Vec::new();
-        for (pause, step) in &steps {
+        for (pause, step) in steps {
             now_ms = match pause {
                 Pause::Forward(ms) => now_ms + ms,
                 Pause::Back(ms) => now_ms - ms,
+                Pause::Part(part) => now_ms + kinds[0].1 * part / 1000,
             };
             match step {
                 Step::Call(limits) => {
-                    let verdicts = model.call(limits, now_ms);
-                    for verdict in &verdicts {
-                        outcomes[usize::try_from(as_reply(&[*verdict])[0]).unwrap()] += 1;
-                    }
+                    let reply = as_reply(&model.call(&limits, now_ms));
+                    reply.iter().step_by(4).for_each(|status| outcomes[usize::try_from(*status).unwrap()] += 1);
                     let command = pipeline.cmd("EVALSHA").arg(&sha).arg(limits.len());
-                    for (key, ..) in limits {
+                    for (key, ..) in &limits {
                         command.arg(format!("{history}:{key}"));
                     }
-                    for (_, limit, cost) in limits {
-                        command.arg("tb").arg(&[limit.count(), limit.window_ms(), limit.burst(), *cost]);
+                    for (_, limit, cost) in &limits {
+                        let numbers = [limit.count(), limit.window_ms(), limit.burst(), *cost];
+                        command.arg(limit.algorithm().code()).arg(&numbers);
                     }
                     command.arg(now_ms);
-                    let (key, ..) = limits[0];
-                    pipeline.cmd("HMGET").arg(format!("{history}:{key}")).arg(&["tokens", "frac", "ts"]);
+                    let key = limits[0].0;
+                    ask_stored(&mut pipeline, kinds[key].0, &format!("{history}:{key}"));
                     pipeline.cmd("GET").arg(format!("{history}:{key}:expires"));
                     let expires_ms = model.keys.get(&key).and_then(|entry| entry.expires_ms);
                     assert!(expires_ms.is_none_or(|expires_ms| expires_ms > now_ms), "a TTL of at least 1 ms");
-                    wanted.push((now_ms, limits.clone(), as_reply(&verdicts), model.state(key), expires_ms));
+                    wanted.push(Wanted { now_ms, limits, reply, state: model.state(key), expires_ms });
                     calls += 1;
                 }
-                Step::Corrupt(key, field, value) => {
-                    let name = format!("{history}:{key}");
-                    pipeline.cmd("HSET").arg(name).arg(field).arg(value).ignore();
-                    model.keys.entry(*key).or_insert(Entry { state: None, expires_ms: None }).state = None;
+                Step::Corrupt(key, place, value) => {
+                    corrupt(&mut pipeline, kinds[key].0, &format!("{history}:{key}"), place, value);
+                    model.keys.entry(key).or_insert(Entry { state: None, expires_ms: None }).state = None;
                 }
                 Step::Persist(key) => {
                     pipeline.cmd("DEL").arg(format!("{history}:{key}:expires")).ignore();
-                    if let Some(entry) = model.keys.get_mut(key) {
+                    if let Some(entry) = model.keys.get_mut(&key) {
                         entry.expires_ms = None;
                     }
                 }
             }
         }
-        type Got = (Vec<i64>, Vec<Option<String>>, Option<u64>);
         let flat: Vec<redis::Value> = pipeline.query(&mut redis).unwrap();
         assert_eq!(flat.len(), wanted.len() * 3);
-        for (got, (now_ms, limits, reply, state, expires_ms)) in flat.chunks_exact(3).zip(wanted) {
-            let got: Got = (
-                redis::from_redis_value(got[0].clone()).unwrap(),
-                redis::from_redis_value(got[1].clone()).unwrap(),
-                redis::from_redis_value(got[2].clone()).unwrap(),
-            );
+        for (got, wanted) in flat.chunks_exact(3).zip(wanted) {
+            let Wanted { now_ms, limits, reply, state, expires_ms } = wanted;
             let told = format!("history {history} at {now_ms}: {limits:?}");
-            assert_eq!(got.0, reply, "{told}");
-            assert_eq!(got.2, expires_ms, "{told}");
-            if let Some(State { tokens, frac, at_ms }) = state {
-                let wanted = [tokens, frac, at_ms].map(|number| Some(number.to_string()));
-                assert_eq!(got.1, wanted, "{told}");
+            assert_eq!(redis::from_redis_value::<Vec<i64>>(got[0].clone()).unwrap(), reply, "{told}");
+            assert_eq!(redis::from_redis_value::<Option<u64>>(got[2].clone()).unwrap(), expires_ms, "{told}");
+            if let Some(state) = state {
+                let limit = &limits[0].1;
+                assert_eq!(read(&got[1], limit, now_ms), as_stored(&live(state, limit, now_ms)), "{told}");
             }
         }
     }
     println!("{calls} calls: {} denied, {} allowed, {} could never pass", outcomes[0], outcomes[1], outcomes[2]);
     assert!(calls >= 10_000, "{calls} calls");
     assert!(outcomes.iter().all(|count| *count >= 500), "every outcome comes up: {outcomes:?}");
+}
+
+#[test]
+fn the_script_and_the_model_agree_on_token_buckets() {
+    agree_on_every_history(&[Algorithm::TokenBucket]);
+}
+
+#[test]
+fn the_script_and_the_model_agree_on_fixed_windows() {
+    agree_on_every_history(&[Algorithm::FixedWindow]);
+}
+
+#[test]
+fn the_script_and_the_model_agree_on_sliding_logs() {
+    agree_on_every_history(&[Algorithm::SlidingLog]);
+}
+
+#[test]
+fn the_script_and_the_model_agree_on_sliding_windows() {
+    agree_on_every_history(&[Algorithm::SlidingWindow]);
+}
+
+#[test]
+fn the_script_and_the_model_agree_on_layers_of_all_of_them() {
+    agree_on_every_history(&Algorithm::ALL);
 }

@@ -10,8 +10,14 @@ end
 local redis = {
   error_reply = real.error_reply,
   call = function(command, key, ...)
+    local function expire(milliseconds)
+      return real.call('SET', key .. ':expires', string.format('%.0f', math.min(now + milliseconds, 2 ^ 53 - 1)))
+    end
     if command == 'PEXPIRE' then
-      return real.call('SET', key .. ':expires', string.format('%.0f', math.min(now + ..., 2 ^ 53 - 1)))
+      return expire(...)
+    elseif command == 'SET' and select(2, ...) == 'PX' then
+      expire(select(3, ...))
+      return real.call('SET', key, (...))
     elseif command == 'PTTL' then
       if real.call('EXISTS', key) == 0 then
         return -2

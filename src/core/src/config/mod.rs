@@ -21,6 +21,8 @@ use reader::{Item, Object, Reader};
 pub const MAX_RULES: usize = 1000;
 /// The most key parts of a rule, and the most alternatives of a part.
 pub const MAX_KEY_PARTS: usize = 8;
+/// The most limits of a rule.
+pub const MAX_LIMITS: usize = 8;
 /// The greatest cost.
 pub const MAX_COST: u64 = 1 << 31;
 /// The most methods or hosts of a match.
@@ -105,7 +107,7 @@ pub struct RuleConfig {
     pub matches: Match,
     /// Counted by what; 1..=8 parts.
     pub key: Vec<KeyPart>,
-    /// Against which limits.
+    /// Against which limits, 1..=8, no two of the same algorithm and window.
     pub limits: Vec<Limit>,
     /// What a request takes; 0 reads without charging.
     pub cost: u64,
@@ -355,10 +357,20 @@ fn algorithm(r: &mut Reader, item: &Item<'_>) -> Option<Algorithm> {
 
 fn limits(r: &mut Reader, rule: &Object<'_>, default: Algorithm) -> Option<Vec<Limit>> {
     let Some(item) = rule.get("limits") else {
-        return r.missing(rule, "limits", "a list of one limit is wanted, such as [\"10/s\"]");
+        return r.missing(rule, "limits", "a list of 1 to 8 limits is wanted, such as [\"10/s\"]");
     };
-    let items = r.list(&item, 1, "one limit, such as [\"10/s\"]")?;
-    let limits: Vec<Option<Limit>> = items.iter().map(|item| limit(r, item, default)).collect();
+    let items = r.list(&item, MAX_LIMITS, "limits, such as [\"10/s\"]")?;
+    let mut limits: Vec<Option<Limit>> = Vec::new();
+    for item in &items {
+        let limit = limit(r, item, default);
+        // The two would share a key in Redis.
+        let twin = limit.filter(|limit| limits.iter().flatten().any(|earlier| earlier.same_key(limit)));
+        if let Some(twin) = twin {
+            let algorithm = twin.algorithm().name();
+            r.fault::<()>(item, format!("an earlier limit is a {algorithm} of the same window; keep the stricter one"));
+        }
+        limits.push(limit);
+    }
     limits.into_iter().collect()
 }
 
@@ -379,11 +391,10 @@ fn limit(r: &mut Reader, item: &Item<'_>, default: Algorithm) -> Option<Limit> {
         Some(item) => window(r, &item),
         None => r.missing(&o, "window", "a window such as \"min\" or \"10s\" is wanted"),
     };
-    let burst = o.get("burst").map_or(Some(count), |item| Some(r.integer(&item, 1..=crate::limit::MAX_COUNT)));
+    let burst = o.get("burst").map(|item| r.integer(&item, 1..=crate::limit::MAX_COUNT));
     let algorithm = o.get("algorithm").map_or(Some(default), |item| algorithm(r, &item));
-    match algorithm? {
-        Algorithm::TokenBucket => Limit::token_bucket(count?, window?, burst??),
-    }
+    let burst = burst.map_or(Some(None), |burst| burst.map(Some));
+    text::build(algorithm?, count?, window?, burst?).map_or_else(|message| r.fault(item, message), Some)
 }
 
 fn window(r: &mut Reader, item: &Item<'_>) -> Option<u64> {

@@ -122,6 +122,24 @@ fn limits_are_read_in_every_spelling() {
 }
 
 #[test]
+fn a_rule_has_up_to_eight_limits_of_any_algorithm() {
+    let fields = r#"{"algorithm":"sliding_window","limits":["1/s","2/s fixed_window","3/s burst 9 token_bucket","4/s sliding_log",
+        "1000/h",{"count":6,"window":"2s","algorithm":"fixed_window"},"7/3s","8/4s"]}"#;
+    let window = |algorithm, count, window_ms| Limit::new(algorithm, count, window_ms).unwrap();
+    let wanted = [
+        window(Algorithm::SlidingWindow, 1, 1000),
+        window(Algorithm::FixedWindow, 2, 1000),
+        Limit::token_bucket(3, 1000, 9).unwrap(),
+        window(Algorithm::SlidingLog, 4, 1000),
+        window(Algorithm::SlidingWindow, 1000, 3_600_000),
+        window(Algorithm::FixedWindow, 6, 2000),
+        window(Algorithm::SlidingWindow, 7, 3000),
+        window(Algorithm::SlidingWindow, 8, 4000),
+    ];
+    assert_eq!(parsed(&with_rule(fields)).rules[0].limits, wanted);
+}
+
+#[test]
 fn a_thousand_rules_are_the_most() {
     let rules = |count: usize| {
         let rules: Vec<Value> =

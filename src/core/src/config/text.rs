@@ -87,11 +87,10 @@ pub(crate) fn zero_count() -> String {
 /// # Errors
 /// Says which there are.
 pub(crate) fn algorithm(name: &str) -> Result<Algorithm, String> {
-    if name == Algorithm::TokenBucket.name() {
-        return Ok(Algorithm::TokenBucket);
-    }
-    let names = [Algorithm::TokenBucket.name()];
-    Err(format!("the algorithm \"{name}\" isn't known{}; allowed: {}", did_you_mean(name, &names), names.join(", ")))
+    let names = Algorithm::ALL.map(Algorithm::name);
+    let unknown =
+        || format!("the algorithm \"{name}\" isn't known{}; allowed: {}", did_you_mean(name, &names), names.join(", "));
+    Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name).ok_or_else(unknown)
 }
 
 /// A limit's text: `COUNT/WINDOW [burst N] [ALGORITHM]`.
@@ -117,8 +116,22 @@ pub(crate) fn limit(text: &str, default: Algorithm) -> Result<Limit, String> {
             return Err(format!("\"{word}\" is too much; COUNT/WINDOW [burst N] [ALGORITHM] is wanted"));
         }
     }
-    match named.unwrap_or(default) {
-        Algorithm::TokenBucket => Limit::token_bucket(number, window_ms, burst.unwrap_or(number))
-            .ok_or_else(|| format!("out of range; allowed: counts of 1 to {MAX_COUNT}, windows of 1ms to 31d")),
+    build(named.unwrap_or(default), number, window_ms, burst)
+}
+
+/// The limit of these parts, which are in range.
+///
+/// # Errors
+/// A burst where the algorithm has none.
+pub(crate) fn build(algorithm: Algorithm, count: u64, window_ms: u64, burst: Option<u64>) -> Result<Limit, String> {
+    let limit = Limit::new(algorithm, count, window_ms);
+    let limit = limit.ok_or_else(|| format!("out of range; allowed: counts of 1 to {MAX_COUNT}, windows of 1ms to 31d"))?;
+    match burst {
+        None => Ok(limit),
+        Some(burst) => {
+            let with = Algorithm::ALL.into_iter().filter(|algorithm| algorithm.has_burst()).map(Algorithm::name);
+            let with = with.collect::<Vec<_>>().join(", ");
+            limit.with_burst(burst).ok_or_else(|| format!("a {} has no burst; a burst goes with {with}", algorithm.name()))
+        }
     }
 }

@@ -38,11 +38,14 @@ impl Request for Key {
     }
 }
 
-/// A limiter whose rules are named `a`, `b`, …, with these fields each.
+/// A limiter whose rules are named `a`, `b`, …, with these fields each, and 60/min burst 5 where they have no limits.
 fn limiter(scope: &str, rules: &[&str]) -> Limiter {
     let rules: Vec<String> = ('a'..)
         .zip(rules)
-        .map(|(name, fields)| format!(r#"{{"name":"{name}","key":["header:k"],"limits":["60/min burst 5"]{fields}}}"#))
+        .map(|(name, fields)| {
+            let limits = if fields.contains("limits") { "" } else { r#","limits":["60/min burst 5"]"# };
+            format!(r#"{{"name":"{name}","key":["header:k"]{limits}{fields}}}"#)
+        })
         .collect();
     let store = if scope.is_empty() { String::new() } else { format!(r#""store":{{"cluster":"c","scope":"{scope}"}},"#) };
     let text = format!(r#"{{{store}"rules":[{}]}}"#, rules.join(","));
@@ -173,6 +176,34 @@ fn the_fallback_bucket_denies_when_it_is_empty() {
     let denied = decide(&limiter, &data, vec![FAILED]);
     assert_eq!(denied.source, Some(Source::Local));
     assert_eq!(tally(&limiter, &denied), ["a Denied", "a Error", "a LocalDenied"]);
+}
+
+const LAYERS: &str = r#","limits":["100/s burst 40","5/h sliding_window","7/h fixed_window"]"#;
+
+#[test]
+fn of_several_limits_the_one_with_the_least_left_is_told_and_a_denying_one_before_it() {
+    let limiter = limiter("request", &[LAYERS]);
+    let decision = decide(&limiter, &Table::default(), vec![Ok(vec![allowed(40), allowed(3), allowed(2)])]);
+    assert_eq!(decision.quota, Some(Quota { limit: 7, remaining: 2, reset_ms: 7000 }));
+    let left_but_denied = Verdict { remaining: 4, ..denied(500) };
+    let decision = decide(&limiter, &Table::default(), vec![Ok(vec![denied(100), left_but_denied, allowed(0)])]);
+    assert_eq!(decision.kind, Kind::Denied { retry_ms: Some(500) });
+    assert_eq!(decision.quota, Some(Quota { limit: 40, remaining: 0, reset_ms: 9000 }));
+    assert_eq!(tally(&limiter, &decision), ["a Denied"], "the rule, once");
+}
+
+#[test]
+fn every_algorithm_falls_back_to_a_bucket_of_its_own_and_layers_are_charged_together() {
+    let (limiter, data) = (limiter("request", &[LAYERS]), Table::default());
+    let decisions: Vec<Decision> = (0..7).map(|_| decide(&limiter, &data, vec![FAILED])).collect();
+    let admitted = decisions.iter().filter(|decision| decision.kind == Kind::Allowed).count();
+    assert_eq!(admitted, 5, "of the narrowest");
+    assert_eq!(decisions[4].quota, Some(Quota { limit: 5, remaining: 0, reset_ms: 3_600_000 }));
+    assert_eq!(decisions[6].kind, Kind::Denied { retry_ms: Some(720_000) });
+    let Step::Ask(mut flow, _) = begin(&limiter, &data) else { panic!("nothing to ask") };
+    flow.settle(0, FAILED);
+    let an_hour_later = flow.decide(&limiter, &data, 3_600_000);
+    assert_eq!(an_hour_later.quota, Some(Quota { limit: 5, remaining: 4, reset_ms: 720_000 }));
 }
 
 #[test]

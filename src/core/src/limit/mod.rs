@@ -3,7 +3,13 @@
 //! One file per algorithm, each a pure step `(state, limit, now, cost) → verdict and new state` in exact integers. The Lua
 //! scripts in `lua/` make the same decisions inside Redis; `tests/lua` holds the two against each other.
 
+pub mod fixed_window;
+pub mod sliding_log;
+pub mod sliding_window;
+mod state;
 pub mod token_bucket;
+
+pub use state::State;
 
 use std::num::NonZeroU64;
 
@@ -17,17 +23,30 @@ pub const MAX_WINDOW_MS: u64 = 31 * 24 * 60 * 60 * 1000;
 pub const MAX_WAIT_MS: u64 = MAX_COUNT;
 
 /// How requests are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Algorithm {
     /// Tokens up to a capacity, refilled at a steady rate ([`token_bucket`]).
     TokenBucket,
+    /// So many in a window that the first request opens ([`fixed_window`]).
+    FixedWindow,
+    /// So many in the time of a window, whenever that begins, exactly ([`sliding_log`]).
+    SlidingLog,
+    /// The same by a weighted count of two windows, in little room ([`sliding_window`]).
+    SlidingWindow,
 }
 
 impl Algorithm {
+    /// All there are.
+    pub const ALL: [Algorithm; 4] =
+        [Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::SlidingLog, Algorithm::SlidingWindow];
+
     /// The name in configurations.
     pub const fn name(self) -> &'static str {
         match self {
             Algorithm::TokenBucket => "token_bucket",
+            Algorithm::FixedWindow => "fixed_window",
+            Algorithm::SlidingLog => "sliding_log",
+            Algorithm::SlidingWindow => "sliding_window",
         }
     }
 
@@ -35,11 +54,19 @@ impl Algorithm {
     pub const fn code(self) -> &'static str {
         match self {
             Algorithm::TokenBucket => "tb",
+            Algorithm::FixedWindow => "fw",
+            Algorithm::SlidingLog => "sl",
+            Algorithm::SlidingWindow => "sw",
         }
+    }
+
+    /// Whether a limit may hold more, or less, than it gets per window.
+    pub const fn has_burst(self) -> bool {
+        matches!(self, Algorithm::TokenBucket)
     }
 }
 
-/// An amount per window, counted by one algorithm. Its numbers are in range by construction ([`Limit::token_bucket`]).
+/// An amount per window, counted by one algorithm. Its numbers are in range by construction ([`Limit::new`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limit {
     count: NonZeroU64,
@@ -57,19 +84,39 @@ impl Limit {
         algorithm: Algorithm::TokenBucket,
     };
 
-    /// A token bucket that holds `burst` tokens and refills `count` of them per `window_ms` milliseconds.
+    /// `count` per `window_ms` milliseconds, counted by `algorithm`; its burst is `count`.
     ///
-    /// `None` where `count` or `burst` is not in `1..=`[`MAX_COUNT`] or `window_ms` not in `1..=`[`MAX_WINDOW_MS`].
-    pub fn token_bucket(count: u64, window_ms: u64, burst: u64) -> Option<Limit> {
-        if count > MAX_COUNT || burst > MAX_COUNT || window_ms > MAX_WINDOW_MS {
+    /// `None` where `count` is not in `1..=`[`MAX_COUNT`] or `window_ms` not in `1..=`[`MAX_WINDOW_MS`].
+    pub fn new(algorithm: Algorithm, count: u64, window_ms: u64) -> Option<Limit> {
+        if count > MAX_COUNT || window_ms > MAX_WINDOW_MS {
             return None;
         }
-        Some(Limit {
-            count: NonZeroU64::new(count)?,
-            window_ms: NonZeroU64::new(window_ms)?,
-            burst: NonZeroU64::new(burst)?,
-            algorithm: Algorithm::TokenBucket,
-        })
+        let count = NonZeroU64::new(count)?;
+        Some(Limit { count, window_ms: NonZeroU64::new(window_ms)?, burst: count, algorithm })
+    }
+
+    /// A token bucket that holds `burst` tokens and refills `count` of them per `window_ms` milliseconds.
+    ///
+    /// `None` where a number is out of the range of [`Limit::new`] and [`Limit::with_burst`].
+    pub fn token_bucket(count: u64, window_ms: u64, burst: u64) -> Option<Limit> {
+        Limit::new(Algorithm::TokenBucket, count, window_ms)?.with_burst(burst)
+    }
+
+    /// The same limit with another burst. `None` where `burst` is not in `1..=`[`MAX_COUNT`], and where the algorithm has none.
+    pub fn with_burst(self, burst: u64) -> Option<Limit> {
+        let burst = NonZeroU64::new(burst).filter(|burst| burst.get() <= MAX_COUNT && self.algorithm.has_burst())?;
+        Some(Limit { burst, ..self })
+    }
+
+    /// One Envoy's share of the limit: the same with these numbers. `None` where one is out of range.
+    pub fn shared(&self, count: u64, burst: u64) -> Option<Limit> {
+        let limit = Limit::new(self.algorithm, count, self.window_ms())?;
+        if self.algorithm.has_burst() { limit.with_burst(burst) } else { Some(limit) }
+    }
+
+    /// Whether two limits of a rule would be counted in one key.
+    pub fn same_key(&self, other: &Limit) -> bool {
+        (self.algorithm, self.window_ms) == (other.algorithm, other.window_ms)
     }
 
     /// Requests per window.
@@ -82,7 +129,7 @@ impl Limit {
         self.window_ms.get()
     }
 
-    /// The most that is admitted at one instant: a token bucket's capacity.
+    /// The most that is admitted at one instant: a token bucket's capacity, else the count.
     pub fn burst(&self) -> u64 {
         self.burst.get()
     }
@@ -117,3 +164,6 @@ pub enum Outcome {
     /// Its cost is above what the limit ever holds: no wait helps.
     NeverPasses,
 }
+
+#[cfg(test)]
+mod tests;

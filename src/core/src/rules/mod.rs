@@ -128,7 +128,7 @@ fn shared_out(limit: &Limit, share: f64) -> Limit {
         reason = "both in 1..=2^53"
     )]
     let part = |amount: u64| ((amount as f64 * share) as u64).clamp(1, amount);
-    Limit::token_bucket(part(limit.count()), limit.window_ms(), part(limit.burst())).unwrap_or(*limit)
+    limit.shared(part(limit.count()), part(limit.burst())).unwrap_or(*limit)
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub(super) const CONFIGURATIONS: &[(&str, &[&str])] = &[
         &[
             "rules[0].name: missing; 1 to 64 of a-z, 0-9, _ and - are wanted",
             r#"rules[0].key: missing; a list of 1 to 8 key parts is wanted, such as ["ip"]"#,
-            r#"rules[0].limits: missing; a list of one limit is wanted, such as ["10/s"]"#,
+            r#"rules[0].limits: missing; a list of 1 to 8 limits is wanted, such as ["10/s"]"#,
         ],
     ),
     (
@@ -201,12 +201,26 @@ pub(super) const RULE_FIELDS: &[(&str, &[&str])] = &[
             r#"key[0]: "path:1": the source "path:1" isn't known (did you mean "path"?); allowed: header:NAME, ip, path, method, host, route, const:TEXT"#,
         ],
     ),
-    (r#"{"limits":[]}"#, &[r#"limits: []: a list of one is wanted: one limit, such as ["10/s"]"#]),
+    (r#"{"limits":[]}"#, &[r#"limits: []: a list of 1 to 8 is wanted: limits, such as ["10/s"]"#]),
     (
-        r#"{"limits":["10/s","100/h"]}"#,
-        &[r#"limits: ["10/s","100/h"]: a list of one is wanted: one limit, such as ["10/s"]"#],
+        r#"{"limits":["1/s","2/s","3/s","4/s","5/s","6/s","7/s","8/s","9/s"]}"#,
+        &[
+            r#"limits: ["1/s","2/s","3/s","4/s","5/s","6/s","7/s","8/s","9/s"]: a list of 1 to 8 is wanted: limits, such as ["10/s"]"#,
+        ],
     ),
-    (r#"{"limits":"10/s"}"#, &[r#"limits: "10/s": a list of one is wanted: one limit, such as ["10/s"]"#]),
+    (
+        r#"{"limits":["10/min","1/s","20/60s"]}"#,
+        &[r#"limits[2]: "20/60s": an earlier limit is a token_bucket of the same window; keep the stricter one"#],
+    ),
+    (
+        r#"{"limits":["10/s burst 5 fixed_window"]}"#,
+        &[r#"limits[0]: "10/s burst 5 fixed_window": a fixed_window has no burst; a burst goes with token_bucket"#],
+    ),
+    (
+        r#"{"limits":[{"count":1,"window":"s","burst":2}],"algorithm":"sliding_log"}"#,
+        &[r#"limits[0]: {"burst":2,"count":1,"window":"s"}: a sliding_log has no burst; a burst goes with token_bucket"#],
+    ),
+    (r#"{"limits":"10/s"}"#, &[r#"limits: "10/s": a list of 1 to 8 is wanted: limits, such as ["10/s"]"#]),
     (
         r#"{"limits":[10]}"#,
         &[r#"limits[0]: 10: a limit is wanted: text such as "10/s", or an object with count and window"#],
@@ -248,12 +262,14 @@ pub(super) const RULE_FIELDS: &[(&str, &[&str])] = &[
     ),
     (
         r#"{"limits":["10/s brust 5"]}"#,
-        &[r#"limits[0]: "10/s brust 5": the algorithm "brust" isn't known; allowed: token_bucket"#],
+        &[
+            r#"limits[0]: "10/s brust 5": the algorithm "brust" isn't known; allowed: token_bucket, fixed_window, sliding_log, sliding_window"#,
+        ],
     ),
     (
         r#"{"limits":["10/s token_buket"]}"#,
         &[
-            r#"limits[0]: "10/s token_buket": the algorithm "token_buket" isn't known (did you mean "token_bucket"?); allowed: token_bucket"#,
+            r#"limits[0]: "10/s token_buket": the algorithm "token_buket" isn't known (did you mean "token_bucket"?); allowed: token_bucket, fixed_window, sliding_log, sliding_window"#,
         ],
     ),
     (
@@ -294,13 +310,15 @@ pub(super) const RULE_FIELDS: &[(&str, &[&str])] = &[
         &[r#"limits[0].max_delay: "1s": unknown field; allowed: count, window, burst, algorithm"#],
     ),
     (
-        r#"{"algorithm":"sliding_log"}"#,
-        &[r#"algorithm: "sliding_log": the algorithm "sliding_log" isn't known; allowed: token_bucket"#],
+        r#"{"algorithm":"leaky_bucket"}"#,
+        &[
+            r#"algorithm: "leaky_bucket": the algorithm "leaky_bucket" isn't known; allowed: token_bucket, fixed_window, sliding_log, sliding_window"#,
+        ],
     ),
     (
         r#"{"algorithm":"token-bucket"}"#,
         &[
-            r#"algorithm: "token-bucket": the algorithm "token-bucket" isn't known (did you mean "token_bucket"?); allowed: token_bucket"#,
+            r#"algorithm: "token-bucket": the algorithm "token-bucket" isn't known (did you mean "token_bucket"?); allowed: token_bucket, fixed_window, sliding_log, sliding_window"#,
         ],
     ),
     (r#"{"algorithm":1}"#, &["algorithm: 1: text is wanted: the name of an algorithm"]),
