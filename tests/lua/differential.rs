@@ -1,6 +1,6 @@
 //! Random histories, in virtual time: the script in Redis and the Rust model give the same verdicts and store the same.
 
-use crate::servers::redis_server::Redis;
+use crate::Engine;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -237,9 +237,9 @@ struct Wanted {
     expires_ms: Option<u64>,
 }
 
-fn agree_on_every_history(algorithms: &'static [Algorithm]) {
-    let server = Redis::start();
-    let mut redis = server.connect();
+fn agree_on_every_history(engine: &impl Engine, tag: &str, algorithms: &'static [Algorithm]) {
+    let mut redis = engine.connect(tag);
+    let name = |history: usize, key: usize| format!("{{{tag}}}{history}:{key}");
     let script = format!("{}\n{DECISION}", include_str!("virtual_time.lua"));
     let sha: String = redis::cmd("SCRIPT").arg("LOAD").arg(script).query(&mut redis).unwrap();
     let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &seed()));
@@ -264,7 +264,7 @@ fn agree_on_every_history(algorithms: &'static [Algorithm]) {
                     reply.iter().step_by(4).for_each(|status| outcomes[usize::try_from(*status).unwrap()] += 1);
                     let command = pipeline.cmd("EVALSHA").arg(&sha).arg(limits.len());
                     for (key, ..) in &limits {
-                        command.arg(format!("{history}:{key}"));
+                        command.arg(name(history, *key));
                     }
                     for (_, limit, cost) in &limits {
                         let numbers = [limit.count(), limit.window_ms(), limit.burst(), *cost];
@@ -272,19 +272,19 @@ fn agree_on_every_history(algorithms: &'static [Algorithm]) {
                     }
                     command.arg(now_ms);
                     let key = limits[0].0;
-                    ask_stored(&mut pipeline, kinds[key].0, &format!("{history}:{key}"));
-                    pipeline.cmd("GET").arg(format!("{history}:{key}:expires"));
+                    ask_stored(&mut pipeline, kinds[key].0, &name(history, key));
+                    pipeline.cmd("GET").arg(format!("{}:expires", name(history, key)));
                     let expires_ms = model.keys.get(&key).and_then(|entry| entry.expires_ms);
                     assert!(expires_ms.is_none_or(|expires_ms| expires_ms > now_ms), "a TTL of at least 1 ms");
                     wanted.push(Wanted { now_ms, limits, reply, state: model.state(key), expires_ms });
                     calls += 1;
                 }
                 Step::Corrupt(key, place, value) => {
-                    corrupt(&mut pipeline, kinds[key].0, &format!("{history}:{key}"), place, value);
+                    corrupt(&mut pipeline, kinds[key].0, &name(history, key), place, value);
                     model.keys.entry(key).or_insert(Entry { state: None, expires_ms: None }).state = None;
                 }
                 Step::Persist(key) => {
-                    pipeline.cmd("DEL").arg(format!("{history}:{key}:expires")).ignore();
+                    pipeline.cmd("DEL").arg(format!("{}:expires", name(history, key))).ignore();
                     if let Some(entry) = model.keys.get_mut(&key) {
                         entry.expires_ms = None;
                     }
@@ -309,27 +309,22 @@ fn agree_on_every_history(algorithms: &'static [Algorithm]) {
     assert!(outcomes.iter().all(|count| *count >= 500), "every outcome comes up: {outcomes:?}");
 }
 
-#[test]
-fn the_script_and_the_model_agree_on_token_buckets() {
-    agree_on_every_history(&[Algorithm::TokenBucket]);
+pub(crate) fn token_buckets_agree_with_their_model(engine: &impl Engine, tag: &str) {
+    agree_on_every_history(engine, tag, &[Algorithm::TokenBucket]);
 }
 
-#[test]
-fn the_script_and_the_model_agree_on_fixed_windows() {
-    agree_on_every_history(&[Algorithm::FixedWindow]);
+pub(crate) fn fixed_windows_agree_with_their_model(engine: &impl Engine, tag: &str) {
+    agree_on_every_history(engine, tag, &[Algorithm::FixedWindow]);
 }
 
-#[test]
-fn the_script_and_the_model_agree_on_sliding_logs() {
-    agree_on_every_history(&[Algorithm::SlidingLog]);
+pub(crate) fn sliding_logs_agree_with_their_model(engine: &impl Engine, tag: &str) {
+    agree_on_every_history(engine, tag, &[Algorithm::SlidingLog]);
 }
 
-#[test]
-fn the_script_and_the_model_agree_on_sliding_windows() {
-    agree_on_every_history(&[Algorithm::SlidingWindow]);
+pub(crate) fn sliding_windows_agree_with_their_model(engine: &impl Engine, tag: &str) {
+    agree_on_every_history(engine, tag, &[Algorithm::SlidingWindow]);
 }
 
-#[test]
-fn the_script_and_the_model_agree_on_layers_of_all_of_them() {
-    agree_on_every_history(&Algorithm::ALL);
+pub(crate) fn layers_of_all_of_them_agree_with_their_models(engine: &impl Engine, tag: &str) {
+    agree_on_every_history(engine, tag, &Algorithm::ALL);
 }
