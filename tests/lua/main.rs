@@ -14,48 +14,11 @@
 mod servers;
 
 mod differential;
+mod engines;
 mod shipped;
 
-use servers::redis_server::{Cluster, Redis};
-
-/// What the script runs in.
-trait Engine {
-    fn start() -> Self;
-    /// A connection to where the keys with that hash tag are.
-    fn connect(&self, tag: &str) -> redis::Connection;
-}
-
-impl Engine for Redis {
-    fn start() -> Redis {
-        Redis::start()
-    }
-
-    fn connect(&self, _: &str) -> redis::Connection {
-        Redis::connect(self)
-    }
-}
-
-struct Valkey(Redis);
-
-impl Engine for Valkey {
-    fn start() -> Valkey {
-        Valkey(Redis::valkey())
-    }
-
-    fn connect(&self, _: &str) -> redis::Connection {
-        self.0.connect()
-    }
-}
-
-impl Engine for Cluster {
-    fn start() -> Cluster {
-        Cluster::start()
-    }
-
-    fn connect(&self, tag: &str) -> redis::Connection {
-        self.node_of(&format!("{{{tag}}}")).connect()
-    }
-}
+use engines::{Cluster, Engine, Valkey};
+use servers::redis_server::Redis;
 
 /// A test of each of these functions in each engine; they take the engine and a hash tag for their keys.
 macro_rules! all {
