@@ -5,7 +5,7 @@ SHELL := /bin/bash
 WASM := target/wasm32-unknown-unknown/release/weir.wasm
 SOURCES := Cargo.toml Cargo.lock $(shell find src lua -name '*.rs' -o -name '*.lua' -o -name 'Cargo.toml')
 LUA := $(addprefix lua/,clock.lua verdicts.lua integers.lua expiry.lua token_bucket.lua fixed_window.lua sliding_log.lua \
-	sliding_window.lua driver.lua)
+	sliding_window.lua leaky_bucket.lua driver.lua)
 
 .PHONY: help setup run test test-core test-node test-native test-wasm test-lua e2e bench bench-lua lint fmt wasm clean
 

@@ -1,7 +1,13 @@
 -- Checks all limits, then charges all of them or none, so that no request pays for what it isn't let in to.
 -- KEYS, ARGV and the reply: README.md beside this file.
 -- An algorithm's functions are made when a limit asks for it: a script makes all that it defines anew in every call.
-local algorithms = { tb = token_bucket, fw = fixed_window, sl = sliding_log, sw = sliding_window }
+local algorithms = {
+  tb = token_bucket,
+  fw = fixed_window,
+  sl = sliding_log,
+  sw = sliding_window,
+  lb = leaky_bucket,
+}
 local made = {}
 
 local limits, all_allowed = {}, true

@@ -26,7 +26,14 @@ local function token_bucket()
     redis.call('PEXPIRE', limit.key, reset > 0 and reset or 1)
   end
 
+  -- Milliseconds, rounded up, until it is full.
+  local function reset_of(limit)
+    return refill_wait(limit, limit.burst - limit.tokens, limit.frac)
+  end
+
   return {
+    reset = reset_of,
+
     -- What is in the bucket now, and what that means for the cost. Writes nothing.
     check = function(limit)
       local stored = redis.call('HMGET', limit.key, 'tokens', 'frac', 'ts')
@@ -61,7 +68,7 @@ local function token_bucket()
     -- Takes the cost, which is there. Gives what is left, and when the bucket is full again.
     charge = function(limit)
       limit.tokens = limit.tokens - limit.cost
-      local reset = refill_wait(limit, limit.burst - limit.tokens, limit.frac)
+      local reset = reset_of(limit)
       write_bucket(limit, reset)
       return limit.tokens, reset
     end,
@@ -69,7 +76,7 @@ local function token_bucket()
     -- Leaves the bucket as it is, but mends two things: written in what is now the future (the clock has stepped back) it
     -- would neither refill nor expire in time, and without a TTL it would stay for ever.
     keep = function(limit)
-      local reset = refill_wait(limit, limit.burst - limit.tokens, limit.frac)
+      local reset = reset_of(limit)
       if limit.ahead then
         write_bucket(limit, reset)
       else

@@ -31,6 +31,7 @@ struct RuleMetrics {
     errors: Metric,
     local_allowed: Metric,
     local_denied: Metric,
+    delayed: Metric,
 }
 
 /// A metric; `None` where the host won't define it. What can't be counted isn't worth a request.
@@ -149,6 +150,7 @@ impl RuleMetrics {
             errors: counter("errors"),
             local_allowed: counter("local_allowed"),
             local_denied: counter("local_denied"),
+            delayed: counter("delayed"),
         }
     }
 
@@ -160,6 +162,7 @@ impl RuleMetrics {
             Tally::Error => self.errors,
             Tally::LocalAllowed => self.local_allowed,
             Tally::LocalDenied => self.local_denied,
+            Tally::Delayed => self.delayed,
         }
     }
 }

@@ -10,6 +10,7 @@
 //! - A stream belongs to the context whose callback opened it. So requests only ask for one ([`Effect::Wake`]).
 
 use crate::clock::{Clock, Now};
+use crate::held::Held;
 use crate::host;
 use crate::metrics::Metrics;
 use proxy_wasm::types::Action;
@@ -47,8 +48,20 @@ pub(crate) struct Worker {
 /// A request that a rule applies to.
 enum Live {
     Waiting(Flow),
+    /// It is let in, but not before this time in microseconds; these headers go on its response.
+    Held(u64, Vec<(&'static str, String)>),
     /// It is decided; these headers go on its response.
     Decided(Vec<(&'static str, String)>),
+}
+
+/// What a decision has come to.
+enum Next {
+    /// The request goes on.
+    GoOn,
+    /// It goes on later.
+    Hold,
+    /// It is answered.
+    Answered,
 }
 
 struct Redis {
@@ -61,6 +74,7 @@ struct Redis {
     queue: Option<u32>,
     /// A turn has been asked for and hasn't come yet.
     waking: Cell<bool>,
+    held: RefCell<Held>,
     tick_ms: Cell<u32>,
 }
 
@@ -80,6 +94,7 @@ impl Worker {
                 outbox: RefCell::default(),
                 queue: draw_number().and_then(|number| host::register_queue(&format!("weir.worker.{number}"))),
                 waking: Cell::new(false),
+                held: RefCell::default(),
                 tick_ms: Cell::new(0),
             }),
             limiter,
@@ -101,20 +116,26 @@ impl Worker {
                 Some(flow) => flow.decide(&self.limiter, &self.slots(), now.wall_ms),
             },
         };
-        if self.carry_out(id, &decision) { Action::Pause } else { Action::Continue }
+        match self.carry_out(id, decision, now) {
+            Next::GoOn => Action::Continue,
+            Next::Hold | Next::Answered => Action::Pause,
+        }
     }
 
     /// The headers of a response, once.
     pub(crate) fn response_headers(&self, id: u32) -> Vec<(&'static str, String)> {
         match self.live.borrow_mut().get_mut(&id) {
             Some(Live::Decided(headers)) => std::mem::take(headers),
-            Some(Live::Waiting(_)) | None => Vec::new(),
+            Some(Live::Waiting(_) | Live::Held(..)) | None => Vec::new(),
         }
     }
 
     /// The request is over, or its client went away.
     pub(crate) fn gone(&self, id: u32) {
-        self.live.borrow_mut().remove(&id);
+        let live = self.live.borrow_mut().remove(&id);
+        if let (Some(Live::Held(due_us, _)), Some(redis)) = (live, &self.redis) {
+            redis.held.borrow_mut().forget(due_us, id);
+        }
     }
 
     /// The stream has brought a message. In a callback of the root context, as all that follow.
@@ -143,12 +164,17 @@ impl Worker {
 
     pub(crate) fn ticked(&self) {
         let Some(redis) = &self.redis else { return };
+        let now = self.clock.now();
+        while let Some(id) = redis.held.borrow_mut().next_due(now.us) {
+            self.ready.borrow_mut().push_back(id);
+        }
         self.turn(redis, |link, now, out| link.poll(now.us, out));
         let link = redis.link.borrow();
         self.metrics.pending(link.pending());
         // Ticks end here alone: switched on and off by every request, they would cost two calls of the host each.
-        if link.poll_every_ms() == 0 && self.ready.borrow().is_empty() {
-            redis.tick_every(0);
+        let wanted = [link.poll_every_ms(), redis.held.borrow().wait_ms(now.us)].into_iter().filter(|ms| *ms > 0).min();
+        if wanted.is_some() || self.ready.borrow().is_empty() {
+            redis.tick_every(wanted.unwrap_or(0));
         }
     }
 
@@ -184,7 +210,7 @@ impl Worker {
                 self.settle(ticket, result);
             }
         });
-        redis.tick_at_least(redis.link.borrow().poll_every_ms());
+        redis.tick_within(redis.link.borrow().poll_every_ms());
         if !(self.ready.borrow().is_empty() && redis.outbox.borrow().is_empty()) {
             redis.wake();
         }
@@ -254,12 +280,18 @@ impl Worker {
 
     /// Answers a request that has waited, if it is still there.
     fn answer(&self, id: u32, now: Now) {
-        let Some(Live::Waiting(flow)) = self.live.borrow_mut().remove(&id) else { return };
+        let Some(live) = self.live.borrow_mut().remove(&id) else { return };
         if host::set_effective_context(id).is_err() {
             return;
         }
-        let decision = flow.decide(&self.limiter, &self.slots(), now.wall_ms);
-        if !self.carry_out(id, &decision) {
+        let next = match live {
+            Live::Waiting(flow) => self.carry_out(id, flow.decide(&self.limiter, &self.slots(), now.wall_ms), now),
+            Live::Held(_, headers) | Live::Decided(headers) => {
+                self.live.borrow_mut().insert(id, Live::Decided(headers));
+                Next::GoOn
+            }
+        };
+        if let Next::GoOn = next {
             // It fails only for a request that the host has given up.
             let _ = host::continue_request();
         }
@@ -267,9 +299,13 @@ impl Worker {
         let _ = host::set_effective_context(self.id);
     }
 
-    /// Counts and logs a decision, and answers the request if it is to be answered; whether it is.
-    fn carry_out(&self, id: u32, decision: &Decision) -> bool {
+    /// Counts and logs a decision, and answers the request if it is to be answered.
+    fn carry_out(&self, id: u32, decision: Decision, now: Now) -> Next {
         let Limiter { rules, response, .. } = &self.limiter;
+        // Only Redis holds requests back.
+        let delay = self.redis.as_ref().filter(|_| decision.delay_ms > 0);
+        let full = delay.is_some_and(|redis| redis.held.borrow().is_full());
+        let decision = &if full { decision.without_room() } else { decision };
         for (rule, tally) in &decision.tally {
             self.metrics.tally(*rule, *tally);
         }
@@ -281,12 +317,18 @@ impl Worker {
             Kind::Allowed => answer::limit_headers(decision, response),
             Kind::Denied { .. } | Kind::Failed => Vec::new(), // the answer has them
         };
-        self.live.borrow_mut().insert(id, Live::Decided(headers));
-        if let Some(answer) = &answer {
-            // It fails only for a request that the host has given up.
-            let _ = host::send_response(answer);
+        if let (Some(redis), false) = (delay, full) {
+            let due_us = now.us.saturating_add(decision.delay_ms.saturating_mul(1000));
+            self.live.borrow_mut().insert(id, Live::Held(due_us, headers));
+            redis.held.borrow_mut().add(due_us, id);
+            redis.tick_within(redis.held.borrow().wait_ms(now.us));
+            return Next::Hold;
         }
-        answer.is_some()
+        self.live.borrow_mut().insert(id, Live::Decided(headers));
+        let Some(answer) = answer else { return Next::GoOn };
+        // It fails only for a request that the host has given up.
+        let _ = host::send_response(&answer);
+        Next::Answered
     }
 
     fn slots(&self) -> Slots<'_> {
@@ -311,13 +353,14 @@ impl Redis {
         }
         match self.queue.map(host::enqueue) {
             Some(Ok(())) => self.waking.set(true),
-            _ => self.tick_at_least(1),
+            _ => self.tick_within(1),
         }
     }
 
-    fn tick_at_least(&self, every_ms: u32) {
-        if every_ms > 0 && self.tick_ms.get() == 0 {
-            self.tick_every(every_ms);
+    /// The next tick comes in so many milliseconds at the latest; 0: nobody waits for one.
+    fn tick_within(&self, ms: u32) {
+        if ms > 0 && (self.tick_ms.get() == 0 || self.tick_ms.get() > ms) {
+            self.tick_every(ms);
         }
     }
 

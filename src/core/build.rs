@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 /// The parts behind the clock, in the order in which they need each other.
-const PARTS: [&str; 8] = [
+const PARTS: [&str; 9] = [
     "verdicts.lua",
     "integers.lua",
     "expiry.lua",
@@ -13,6 +13,7 @@ const PARTS: [&str; 8] = [
     "fixed_window.lua",
     "sliding_log.lua",
     "sliding_window.lua",
+    "leaky_bucket.lua",
     "driver.lua",
 ];
 

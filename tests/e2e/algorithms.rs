@@ -60,6 +60,37 @@ fn every_algorithm_limits_and_tells_an_honest_wait() {
 }
 
 #[test]
+fn a_leaky_bucket_spaces_requests_out_and_denies_what_it_cannot_hold() {
+    let _machine = beside_others();
+    let redis = Redis::start();
+    let limits: &[&str] = &["10/s burst 4 leaky_bucket"];
+    let envoy = Setup::redis(redis.port, &rules(&[("paced", "header:x-api-key", limits)])).start();
+    envoy.statuses("warm", 1);
+    let start = Instant::now();
+    let mut ended: Vec<(u16, Duration)> = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..8)
+            .map(|_| {
+                scope.spawn(|| {
+                    let response = envoy.get("/", &[("x-api-key", "a")]);
+                    (response.status, start.elapsed())
+                })
+            })
+            .collect();
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    ended.sort();
+    let (passed, denied) = ended.split_at(5);
+    assert!(passed.iter().all(|(status, _)| *status == 200) && denied.iter().all(|(status, _)| *status == 429), "{ended:?}");
+    let (first, last) = (passed[0].1, passed[4].1);
+    // They begin within a few milliseconds of each other, and the fifth leaves 400 ms after the first.
+    assert!(last >= Duration::from_millis(395) && last - first >= Duration::from_millis(350), "{ended:?}");
+    assert!(last < Duration::from_millis(1000), "{ended:?}");
+    assert_eq!((envoy.metric("rule.paced.delayed"), envoy.metric("rule.paced.denied")), (4, 3));
+    // One after the other, each waits for the one before, and none is denied.
+    assert_eq!(envoy.statuses("b", 6), [200; 6]);
+}
+
+#[test]
 fn the_limits_of_a_rule_are_charged_together_or_not_at_all() {
     let _machine = beside_others();
     let redis = Redis::start();

@@ -90,6 +90,8 @@ pub(crate) struct Host {
     pub(crate) configuration: Vec<u8>,
     pub(crate) now_ns: u64,
     pub(crate) tick_ms: u32,
+    /// Until the next tick; a clock that is set doesn't change it.
+    pub(crate) tick_in_ns: u64,
     pub(crate) effective: u32,
     pub(crate) requests: HashMap<u32, Request>,
     pub(crate) effects: Vec<Effect>,
@@ -132,6 +134,7 @@ impl Host {
             configuration: configuration.as_ref().to_vec(),
             now_ns: 1_700_000_000_000_000_000,
             tick_ms: 0,
+            tick_in_ns: 0,
             effective: root,
             requests: HashMap::new(),
             effects: Vec::new(),
@@ -158,6 +161,7 @@ impl Host {
 
     pub(crate) fn set_tick_period(&mut self, ms: u32) -> u32 {
         self.tick_ms = ms;
+        self.tick_in_ns = u64::from(ms) * 1_000_000;
         OK
     }
 

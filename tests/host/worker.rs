@@ -200,20 +200,24 @@ impl<V: Vm> Worker<V> {
 
     /// Time passes, with the ticks that the VM has asked for.
     pub(crate) fn pass_ms(&mut self, ms: u64) {
-        let end = self.vm.host(|host| host.now_ns) + ms * 1_000_000;
+        let mut left_ns = ms * 1_000_000;
         self.turn();
         loop {
-            let next = self.vm.host(|host| {
-                let next = host.now_ns + u64::from(host.tick_ms) * 1_000_000;
-                (host.tick_ms > 0 && next <= end).then(|| host.now_ns = next)
+            let ticks = self.vm.host(|host| {
+                let ticks = host.tick_ms > 0 && host.tick_in_ns <= left_ns;
+                let passed_ns = if ticks { host.tick_in_ns } else { left_ns };
+                host.now_ns += passed_ns;
+                left_ns -= passed_ns;
+                host.tick_in_ns =
+                    if ticks { u64::from(host.tick_ms) * 1_000_000 } else { host.tick_in_ns.saturating_sub(passed_ns) };
+                ticks
             });
-            if next.is_none() {
-                break;
+            if !ticks {
+                return;
             }
             self.enter("proxy_on_tick", self.root, &[]);
             self.turn();
         }
-        self.vm.host(|host| host.now_ns = end);
     }
 
     /// Bytes come on the stream.

@@ -153,7 +153,7 @@ fn as_reply(verdicts: &[Verdict]) -> Vec<i64> {
     let numbers = verdicts.iter().flat_map(|verdict| {
         let (status, retry_ms) = match verdict.outcome {
             Outcome::Denied { retry_ms } => (0, retry_ms),
-            Outcome::Allowed => (1, 0),
+            Outcome::Allowed => (1, verdict.delay_ms),
             Outcome::NeverPasses => (2, 0),
         };
         [status, verdict.remaining, retry_ms, verdict.reset_ms]
@@ -176,7 +176,7 @@ fn seed() -> [u8; 32] {
 /// Asks for what a key of that algorithm holds.
 fn ask_stored(pipeline: &mut redis::Pipeline, algorithm: Algorithm, key: &str) {
     match algorithm {
-        Algorithm::TokenBucket => pipeline.cmd("HMGET").arg(key).arg(&["tokens", "frac", "ts"]),
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => pipeline.cmd("HMGET").arg(key).arg(&["tokens", "frac", "ts"]),
         Algorithm::FixedWindow => pipeline.cmd("MGET").arg(key),
         Algorithm::SlidingLog => pipeline.cmd("ZRANGE").arg(key).arg(&["0", "-1", "WITHSCORES"]),
         Algorithm::SlidingWindow => pipeline.cmd("HMGET").arg(key).arg(&["win", "cur", "prev"]),
@@ -186,7 +186,9 @@ fn ask_stored(pipeline: &mut redis::Pipeline, algorithm: Algorithm, key: &str) {
 /// What it holds, if its state is this; of a log, `stored` without what counts no more.
 fn as_stored(state: &State) -> Vec<String> {
     match state {
-        State::TokenBucket(bucket) => [bucket.tokens, bucket.frac, bucket.at_ms].map(|n| n.to_string()).to_vec(),
+        State::TokenBucket(bucket) | State::LeakyBucket(bucket) => {
+            [bucket.tokens, bucket.frac, bucket.at_ms].map(|n| n.to_string()).to_vec()
+        }
         State::FixedWindow(window) => vec![window.used.to_string()],
         State::SlidingLog(log) => log.entries.iter().map(|entry| format!("{} at {}", entry.cost, entry.at_ms)).collect(),
         State::SlidingWindow(windows) => [windows.window, windows.current, windows.previous].map(|n| n.to_string()).to_vec(),
@@ -220,7 +222,9 @@ fn read(value: &redis::Value, limit: &Limit, now_ms: u64) -> Vec<String> {
 
 fn corrupt(pipeline: &mut redis::Pipeline, algorithm: Algorithm, key: &str, place: usize, value: &str) {
     match algorithm {
-        Algorithm::TokenBucket => pipeline.cmd("HSET").arg(key).arg(["tokens", "frac", "ts"][place]).arg(value),
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            pipeline.cmd("HSET").arg(key).arg(["tokens", "frac", "ts"][place]).arg(value)
+        }
         Algorithm::FixedWindow => pipeline.cmd("SET").arg(key).arg(value),
         Algorithm::SlidingLog => pipeline.cmd("ZADD").arg(key).arg("+inf").arg(value),
         Algorithm::SlidingWindow => pipeline.cmd("HSET").arg(key).arg(["win", "cur", "prev"][place]).arg(value),
@@ -323,6 +327,10 @@ pub(crate) fn sliding_logs_agree_with_their_model(engine: &impl Engine, tag: &st
 
 pub(crate) fn sliding_windows_agree_with_their_model(engine: &impl Engine, tag: &str) {
     agree_on_every_history(engine, tag, &[Algorithm::SlidingWindow]);
+}
+
+pub(crate) fn leaky_buckets_agree_with_their_model(engine: &impl Engine, tag: &str) {
+    agree_on_every_history(engine, tag, &[Algorithm::LeakyBucket]);
 }
 
 pub(crate) fn layers_of_all_of_them_agree_with_their_models(engine: &impl Engine, tag: &str) {

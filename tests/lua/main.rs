@@ -43,6 +43,7 @@ all! {
     differential::fixed_windows_agree_with_their_model
     differential::sliding_logs_agree_with_their_model
     differential::sliding_windows_agree_with_their_model
+    differential::leaky_buckets_agree_with_their_model
     differential::layers_of_all_of_them_agree_with_their_models
     shipped::it_is_known_by_its_digest_once_it_was_brought_along
     shipped::a_key_expires_when_it_counts_no_more

@@ -56,6 +56,8 @@ pub struct Decision {
     pub subject: Option<String>,
     /// What is left of the limit that binds.
     pub quota: Option<Quota>,
+    /// For how many milliseconds a request that goes on is to be held back before.
+    pub delay_ms: u64,
     /// What is to be counted.
     pub tally: Vec<(RuleId, Tally)>,
 }
@@ -109,6 +111,8 @@ pub enum Tally {
     LocalAllowed,
     /// Denied by a bucket of this proxy.
     LocalDenied,
+    /// Let in, and held back before.
+    Delayed,
 }
 
 impl Limiter {
@@ -126,6 +130,7 @@ impl Limiter {
                 rule: Some(rule),
                 subject: None,
                 quota: None,
+                delay_ms: 0,
                 tally: vec![(rule, Tally::Denied)],
             });
         }
@@ -202,11 +207,39 @@ impl Flow {
         let mut tally: Vec<_> = errors;
         tally.extend(let_in.iter().map(|judged| (judged.check.rule, Tally::Allowed)));
         if by_bucket.is_empty() {
-            return allowed(&answered, &let_in, Source::Redis, tally);
+            return held_back(allowed(&answered, &let_in, Source::Redis, tally), &answered);
         }
         tally.extend(answered.iter().flat_map(|judged| judged.admissions(Source::Redis)));
-        decide_locally(by_bucket, tally, data, now_ms)
+        held_back(decide_locally(by_bucket, tally, data, now_ms), &answered)
     }
+}
+
+impl Decision {
+    /// What becomes of a request that was to be held back where no more can be: it is denied. It has been charged, but to let
+    /// it go on at once would be what the limit is there to prevent.
+    pub fn without_room(self) -> Decision {
+        let tally = self.tally.into_iter().filter_map(|(rule, tally)| match tally {
+            Tally::Error => Some((rule, Tally::Error)),
+            Tally::Delayed => Some((rule, Tally::Denied)),
+            _ => None,
+        });
+        let kind = Kind::Denied { retry_ms: Some(self.delay_ms) };
+        Decision { kind, delay_ms: 0, tally: tally.collect(), ..self }
+    }
+}
+
+/// A decision that lets a request in, with the longest delay of its checks.
+fn held_back(mut decision: Decision, answered: &[Judged<'_>]) -> Decision {
+    if decision.kind == Kind::Allowed {
+        for judged in answered {
+            let delay_ms = judged.verdicts.iter().map(|verdict| verdict.delay_ms).max().unwrap_or(0);
+            if delay_ms > 0 {
+                decision.delay_ms = decision.delay_ms.max(delay_ms);
+                decision.tally.push((judged.check.rule, Tally::Delayed));
+            }
+        }
+    }
+    decision
 }
 
 /// A check, its rule, and a verdict for each of the rule's limits once there are any.
@@ -243,7 +276,7 @@ impl Judged<'_> {
 
     fn decision(&self, kind: Kind, source: Option<Source>, quota: Option<Quota>, tally: Vec<(RuleId, Tally)>) -> Decision {
         let subject = Some(self.check.subject.as_str().to_owned());
-        Decision { kind, source, rule: Some(self.check.rule), subject, quota, tally }
+        Decision { kind, source, rule: Some(self.check.rule), subject, quota, delay_ms: 0, tally }
     }
 }
 
@@ -335,7 +368,7 @@ fn bound<'a>(
             let quota = Quota { limit: limit.burst(), remaining: remaining.min(limit.burst()), reset_ms };
             judged.decision(kind, Some(source), Some(quota), tally)
         }
-        None => Decision { kind, source: Some(source), rule: None, subject: None, quota: None, tally },
+        None => Decision { kind, source: Some(source), rule: None, subject: None, quota: None, delay_ms: 0, tally },
     }
 }
 

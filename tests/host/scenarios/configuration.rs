@@ -15,7 +15,7 @@ pub(crate) fn a_bad_configuration_is_refused_with_a_line_for_each_fault<V: Vm>()
             r#"{"rules":[{"name":"r","key":["ip"],"limits":[{"limt":1,"window":"s","count":10.5}]}],"max-age":1}"#,
             vec![
                 r#"max-age: 1: unknown field; allowed: store, response, rules"#,
-                r#"rules[0].limits[0].limt: 1: unknown field; allowed: count, window, burst, algorithm"#,
+                r#"rules[0].limits[0].limt: 1: unknown field; allowed: count, window, burst, algorithm, max_delay"#,
                 r#"rules[0].limits[0].count: 10.5: an integer from 1 to 9007199254740991 is wanted"#,
             ],
         ),
@@ -29,7 +29,7 @@ pub(crate) fn a_bad_configuration_is_refused_with_a_line_for_each_fault<V: Vm>()
         ),
         (
             r#"{"rules":[{"name":"r","key":["ip"]}]}"#,
-            vec![r#"rules[0].limits: missing; a list of one limit is wanted, such as ["10/s"]"#],
+            vec![r#"rules[0].limits: missing; a list of 1 to 8 limits is wanted, such as ["10/s"]"#],
         ),
     ];
     for (configuration, lines) in faults {

@@ -5,6 +5,7 @@ pub(crate) mod any_order;
 pub(crate) mod bridge;
 pub(crate) mod configuration;
 pub(crate) mod failures;
+pub(crate) mod held;
 pub(crate) mod keys;
 pub(crate) mod local;
 pub(crate) mod replies;
@@ -66,6 +67,13 @@ macro_rules! all {
             requests_that_are_over_are_not_acted_for
             requests_that_end_before_their_turn_are_not_acted_for
             every_request_ends_once_whatever_happens
+        );
+        $crate::host::scenarios::all!($vm, held:
+            a_request_is_held_back_until_its_time_and_goes_on
+            of_many_held_requests_each_goes_at_its_own_time
+            a_client_that_goes_away_while_it_is_held_back_is_forgotten
+            calls_are_still_timed_out_while_a_request_is_held_back_for_long
+            more_requests_than_can_be_held_back_are_denied
         );
         $crate::host::scenarios::all!($vm, local:
             writes_that_others_get_ahead_of_are_tried_again

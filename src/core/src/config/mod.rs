@@ -13,7 +13,7 @@ mod tests;
 
 pub use fault::Fault;
 
-use crate::limit::{Algorithm, Limit};
+use crate::limit::{Algorithm, Limit, MAX_DELAY_MS};
 use crate::rules::{KeyPart, Match, PathMatch, Source};
 use reader::{Item, Object, Reader};
 
@@ -381,7 +381,7 @@ fn limit(r: &mut Reader, item: &Item<'_>, default: Algorithm) -> Option<Limit> {
     if !item.value.is_object() {
         return r.fault(item, "a limit is wanted: text such as \"10/s\", or an object with count and window");
     }
-    let o = r.object(item, &["count", "window", "burst", "algorithm"])?;
+    let o = r.object(item, &["count", "window", "burst", "algorithm", "max_delay"])?;
     let count = match o.get("count") {
         Some(item) if item.value.as_u64() == Some(0) => r.fault(&item, text::zero_count()),
         Some(item) => r.integer(&item, 1..=crate::limit::MAX_COUNT),
@@ -394,7 +394,9 @@ fn limit(r: &mut Reader, item: &Item<'_>, default: Algorithm) -> Option<Limit> {
     let burst = o.get("burst").map(|item| r.integer(&item, 1..=crate::limit::MAX_COUNT));
     let algorithm = o.get("algorithm").map_or(Some(default), |item| algorithm(r, &item));
     let burst = burst.map_or(Some(None), |burst| burst.map(Some));
-    text::build(algorithm?, count?, window?, burst?).map_or_else(|message| r.fault(item, message), Some)
+    let max_delay = o.get("max_delay").map(|item| duration(r, &item, 1, MAX_DELAY_MS));
+    let max_delay = max_delay.map_or(Some(None), |delay| delay.map(Some));
+    text::build(algorithm?, count?, window?, burst?, max_delay?).map_or_else(|message| r.fault(item, message), Some)
 }
 
 fn window(r: &mut Reader, item: &Item<'_>) -> Option<u64> {

@@ -140,6 +140,23 @@ fn a_rule_has_up_to_eight_limits_of_any_algorithm() {
 }
 
 #[test]
+fn a_leaky_bucket_says_how_many_may_wait_and_how_long() {
+    let table = [
+        (json!("10/s leaky_bucket"), Limit::leaky_bucket(10, 1000, 10, 10_000)),
+        (json!("10/s burst 5 leaky_bucket"), Limit::leaky_bucket(10, 1000, 5, 10_000)),
+        (
+            json!({"count": 10, "window": "s", "algorithm": "leaky_bucket", "burst": 500, "max_delay": "1h"}),
+            Limit::leaky_bucket(10, 1000, 500, 3_600_000),
+        ),
+    ];
+    for (text, wanted) in table {
+        let mut value = good();
+        value["rules"][0]["limits"][0] = text.clone();
+        assert_eq!(parsed(&value).rules[0].limits, [wanted.unwrap()], "{text}");
+    }
+}
+
+#[test]
 fn a_thousand_rules_are_the_most() {
     let rules = |count: usize| {
         let rules: Vec<Value> =

@@ -116,22 +116,37 @@ pub(crate) fn limit(text: &str, default: Algorithm) -> Result<Limit, String> {
             return Err(format!("\"{word}\" is too much; COUNT/WINDOW [burst N] [ALGORITHM] is wanted"));
         }
     }
-    build(named.unwrap_or(default), number, window_ms, burst)
+    build(named.unwrap_or(default), number, window_ms, burst, None)
 }
+
+/// How long a leaky bucket holds a request back at most, where nothing is said.
+const USUAL_DELAY_MS: u64 = 10_000;
 
 /// The limit of these parts, which are in range.
 ///
 /// # Errors
-/// A burst where the algorithm has none.
-pub(crate) fn build(algorithm: Algorithm, count: u64, window_ms: u64, burst: Option<u64>) -> Result<Limit, String> {
-    let limit = Limit::new(algorithm, count, window_ms);
-    let limit = limit.ok_or_else(|| format!("out of range; allowed: counts of 1 to {MAX_COUNT}, windows of 1ms to 31d"))?;
-    match burst {
-        None => Ok(limit),
-        Some(burst) => {
-            let with = Algorithm::ALL.into_iter().filter(|algorithm| algorithm.has_burst()).map(Algorithm::name);
-            let with = with.collect::<Vec<_>>().join(", ");
-            limit.with_burst(burst).ok_or_else(|| format!("a {} has no burst; a burst goes with {with}", algorithm.name()))
-        }
+/// A burst or a greatest delay where the algorithm has none.
+pub(crate) fn build(
+    algorithm: Algorithm,
+    count: u64,
+    window_ms: u64,
+    burst: Option<u64>,
+    max_delay_ms: Option<u64>,
+) -> Result<Limit, String> {
+    let name = algorithm.name();
+    if burst.is_some() && !algorithm.has_burst() {
+        let with = Algorithm::ALL.into_iter().filter(|algorithm| algorithm.has_burst()).map(Algorithm::name);
+        return Err(format!("a {name} has no burst; a burst goes with {}", with.collect::<Vec<_>>().join(", ")));
     }
+    if max_delay_ms.is_some() && algorithm != Algorithm::LeakyBucket {
+        return Err(format!("a {name} has no max_delay; it goes with {}", Algorithm::LeakyBucket.name()));
+    }
+    let limit = match algorithm {
+        Algorithm::TokenBucket => Limit::token_bucket(count, window_ms, burst.unwrap_or(count)),
+        Algorithm::LeakyBucket => {
+            Limit::leaky_bucket(count, window_ms, burst.unwrap_or(count), max_delay_ms.unwrap_or(USUAL_DELAY_MS))
+        }
+        Algorithm::FixedWindow | Algorithm::SlidingLog | Algorithm::SlidingWindow => Limit::new(algorithm, count, window_ms),
+    };
+    limit.ok_or_else(|| format!("out of range; allowed: counts of 1 to {MAX_COUNT}, windows of 1ms to 31d"))
 }

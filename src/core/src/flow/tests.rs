@@ -68,11 +68,11 @@ fn decide(limiter: &Limiter, data: &Table, results: Vec<CallResult>) -> Decision
 }
 
 fn allowed(remaining: u64) -> Verdict {
-    Verdict { outcome: Outcome::Allowed, remaining, reset_ms: 7000 }
+    Verdict { outcome: Outcome::Allowed, remaining, reset_ms: 7000, delay_ms: 0 }
 }
 
 fn denied(retry_ms: u64) -> Verdict {
-    Verdict { outcome: Outcome::Denied { retry_ms }, remaining: 0, reset_ms: 9000 }
+    Verdict { outcome: Outcome::Denied { retry_ms }, remaining: 0, reset_ms: 9000, delay_ms: 0 }
 }
 
 fn name(limiter: &Limiter, rule: Option<RuleId>) -> &str {
@@ -129,7 +129,7 @@ fn redis_denies_and_the_longest_wait_is_told() {
 #[test]
 fn a_request_that_can_never_pass_is_told_no_wait() {
     let limiter = limiter("request", &["", ""]);
-    let never = Verdict { outcome: Outcome::NeverPasses, remaining: 5, reset_ms: 0 };
+    let never = Verdict { outcome: Outcome::NeverPasses, remaining: 5, reset_ms: 0, delay_ms: 0 };
     let decision = decide(&limiter, &Table::default(), vec![Ok(vec![denied(100), never])]);
     assert_eq!(decision.kind, Kind::Denied { retry_ms: None });
 }
@@ -204,6 +204,36 @@ fn every_algorithm_falls_back_to_a_bucket_of_its_own_and_layers_are_charged_toge
     flow.settle(0, FAILED);
     let an_hour_later = flow.decide(&limiter, &data, 3_600_000);
     assert_eq!(an_hour_later.quota, Some(Quota { limit: 5, remaining: 4, reset_ms: 720_000 }));
+}
+
+fn delayed(delay_ms: u64) -> Verdict {
+    Verdict { delay_ms, ..allowed(1) }
+}
+
+#[test]
+fn a_request_is_held_back_as_long_as_the_slowest_of_its_limits_wants() {
+    let limiter =
+        limiter("rule", &[r#","limits":["10/s leaky_bucket","100/h leaky_bucket"]"#, "", r#","on_error":"allow""#]);
+    let data = Table::default();
+    let slow = Ok(vec![delayed(100), delayed(3000)]);
+    for others in [[Ok(vec![allowed(5)]), Ok(vec![allowed(5)])], [FAILED, FAILED]] {
+        let [b, c] = others;
+        let decision = decide(&limiter, &data, vec![slow.clone(), b, c]);
+        assert_eq!((decision.kind, decision.delay_ms), (Kind::Allowed, 3000));
+        assert_eq!(tally(&limiter, &decision).iter().filter(|counted| counted.ends_with("Delayed")).count(), 1);
+    }
+    let decision = decide(&limiter, &data, vec![slow, Ok(vec![denied(100)]), Ok(vec![allowed(5)])]);
+    assert_eq!((decision.kind, decision.delay_ms), (Kind::Denied { retry_ms: Some(100) }, 0));
+    assert_eq!(tally(&limiter, &decision), ["b Denied"]);
+}
+
+#[test]
+fn where_no_more_requests_can_be_held_back_they_are_denied() {
+    let limiter = limiter("rule", &["", ""]);
+    let decision = decide(&limiter, &Table::default(), vec![Ok(vec![delayed(1500)]), Ok(vec![allowed(4)])]);
+    let refused = decision.without_room();
+    assert_eq!((refused.kind, refused.delay_ms), (Kind::Denied { retry_ms: Some(1500) }, 0));
+    assert_eq!(tally(&limiter, &refused), ["a Denied"]);
 }
 
 #[test]

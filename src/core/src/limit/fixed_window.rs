@@ -54,5 +54,5 @@ fn verdict(window: &State, limit: &Limit, now_ms: u64, cost: u64) -> Verdict {
     } else {
         Outcome::Denied { retry_ms: left_ms }
     };
-    Verdict { outcome, remaining: limit.count().saturating_sub(window.used), reset_ms: left_ms }
+    Verdict { outcome, remaining: limit.count().saturating_sub(window.used), reset_ms: left_ms, delay_ms: 0 }
 }

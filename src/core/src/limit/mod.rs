@@ -4,6 +4,7 @@
 //! scripts in `lua/` make the same decisions inside Redis; `tests/lua` holds the two against each other.
 
 pub mod fixed_window;
+pub mod leaky_bucket;
 pub mod sliding_log;
 pub mod sliding_window;
 mod state;
@@ -22,6 +23,9 @@ pub const MAX_WINDOW_MS: u64 = 31 * 24 * 60 * 60 * 1000;
 /// The longest wait that is told, in milliseconds: 285,000 years. A longer one (a vast burst, a slow refill) is told as this.
 pub const MAX_WAIT_MS: u64 = MAX_COUNT;
 
+/// The longest that a request is held back, in milliseconds: an hour.
+pub const MAX_DELAY_MS: u64 = 60 * 60 * 1000;
+
 /// How requests are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Algorithm {
@@ -33,12 +37,19 @@ pub enum Algorithm {
     SlidingLog,
     /// The same by a weighted count of two windows, in little room ([`sliding_window`]).
     SlidingWindow,
+    /// One after the other at a steady rate; the others wait, and no more than so many ([`leaky_bucket`]).
+    LeakyBucket,
 }
 
 impl Algorithm {
     /// All there are.
-    pub const ALL: [Algorithm; 4] =
-        [Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::SlidingLog, Algorithm::SlidingWindow];
+    pub const ALL: [Algorithm; 5] = [
+        Algorithm::TokenBucket,
+        Algorithm::FixedWindow,
+        Algorithm::SlidingLog,
+        Algorithm::SlidingWindow,
+        Algorithm::LeakyBucket,
+    ];
 
     /// The name in configurations.
     pub const fn name(self) -> &'static str {
@@ -47,6 +58,7 @@ impl Algorithm {
             Algorithm::FixedWindow => "fixed_window",
             Algorithm::SlidingLog => "sliding_log",
             Algorithm::SlidingWindow => "sliding_window",
+            Algorithm::LeakyBucket => "leaky_bucket",
         }
     }
 
@@ -57,12 +69,13 @@ impl Algorithm {
             Algorithm::FixedWindow => "fw",
             Algorithm::SlidingLog => "sl",
             Algorithm::SlidingWindow => "sw",
+            Algorithm::LeakyBucket => "lb",
         }
     }
 
     /// Whether a limit may hold more, or less, than it gets per window.
     pub const fn has_burst(self) -> bool {
-        matches!(self, Algorithm::TokenBucket)
+        matches!(self, Algorithm::TokenBucket | Algorithm::LeakyBucket)
     }
 }
 
@@ -102,6 +115,16 @@ impl Limit {
         Limit::new(Algorithm::TokenBucket, count, window_ms)?.with_burst(burst)
     }
 
+    /// A leaky bucket that lets `count` requests out per `window_ms` milliseconds, one after the other, and lets up to `waiting`
+    /// of them wait, none longer than `max_delay_ms`. Its burst is these and the one that leaves.
+    ///
+    /// `None` where a number is out of the range of [`Limit::new`] and [`Limit::with_burst`].
+    pub fn leaky_bucket(count: u64, window_ms: u64, waiting: u64, max_delay_ms: u64) -> Option<Limit> {
+        let in_time = u128::from(max_delay_ms).saturating_mul(count.into()).checked_div(window_ms.into())?;
+        let waiting = waiting.min(u64::try_from(in_time).unwrap_or(u64::MAX));
+        Limit::new(Algorithm::LeakyBucket, count, window_ms)?.with_burst(waiting.saturating_add(1).min(MAX_COUNT))
+    }
+
     /// The same limit with another burst. `None` where `burst` is not in `1..=`[`MAX_COUNT`], and where the algorithm has none.
     pub fn with_burst(self, burst: u64) -> Option<Limit> {
         let burst = NonZeroU64::new(burst).filter(|burst| burst.get() <= MAX_COUNT && self.algorithm.has_burst())?;
@@ -129,7 +152,7 @@ impl Limit {
         self.window_ms.get()
     }
 
-    /// The most that is admitted at one instant: a token bucket's capacity, else the count.
+    /// The most that is admitted at one instant: a bucket's capacity, else the count.
     pub fn burst(&self) -> u64 {
         self.burst.get()
     }
@@ -149,6 +172,8 @@ pub struct Verdict {
     pub remaining: u64,
     /// Milliseconds, rounded up, until nothing of what was charged counts any more (a token bucket: until it is full).
     pub reset_ms: u64,
+    /// For how many milliseconds an allowed request is to be held back: 0 but under a leaky bucket.
+    pub delay_ms: u64,
 }
 
 /// Whether a request is within a limit.

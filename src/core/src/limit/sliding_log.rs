@@ -64,5 +64,10 @@ fn verdict(log: &State, limit: &Limit, now_ms: u64, cost: u64) -> Verdict {
             Outcome::Denied { retry_ms: last_to_go.map_or(0, left_ms) }
         }
     };
-    Verdict { outcome, remaining: limit.count().saturating_sub(total), reset_ms: log.entries.last().map_or(0, left_ms) }
+    Verdict {
+        outcome,
+        remaining: limit.count().saturating_sub(total),
+        reset_ms: log.entries.last().map_or(0, left_ms),
+        delay_ms: 0,
+    }
 }

@@ -86,7 +86,7 @@ impl Windows {
             (0, _) => self.left_ms,
             _ => self.left_ms.saturating_add(window_ms),
         };
-        Verdict { outcome, remaining: limit.count().saturating_sub(counted), reset_ms }
+        Verdict { outcome, remaining: limit.count().saturating_sub(counted), reset_ms, delay_ms: 0 }
     }
 }
 

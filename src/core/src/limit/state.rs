@@ -1,6 +1,6 @@
 //! A limit's state, whatever its algorithm.
 
-use super::{Algorithm, Limit, Verdict, fixed_window, sliding_log, sliding_window, token_bucket};
+use super::{Algorithm, Limit, Verdict, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket};
 
 /// One state for all algorithms: its variants are the algorithms', each with the state of its module.
 macro_rules! states {
@@ -41,5 +41,6 @@ states!(
     TokenBucket of token_bucket,
     FixedWindow of fixed_window,
     SlidingLog of sliding_log,
-    SlidingWindow of sliding_window
+    SlidingWindow of sliding_window,
+    LeakyBucket of leaky_bucket
 );

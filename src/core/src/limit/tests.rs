@@ -118,12 +118,12 @@ proptest! {
         // From here on it is as if time had never been another: nothing counts for longer than it would have.
         let verdict = history.check_at(history.now_ms, 0);
         let longest = match history.limit.algorithm() {
-            Algorithm::TokenBucket => u64::MAX,
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => u64::MAX,
             Algorithm::FixedWindow | Algorithm::SlidingLog => window_ms,
             Algorithm::SlidingWindow => 2 * window_ms,
         };
         prop_assert!(verdict.reset_ms <= longest);
-        if history.limit.algorithm() == Algorithm::TokenBucket && verdict.reset_ms < MAX_WAIT_MS {
+        if longest == u64::MAX && verdict.reset_ms < MAX_WAIT_MS {
             prop_assert_eq!(history.check_at(history.now_ms + verdict.reset_ms, 0).remaining, history.limit.burst());
         }
     }
@@ -136,7 +136,7 @@ proptest! {
             for (at_ms, cost) in &history.admitted[place..] {
                 total += u128::from(*cost);
                 let most = match history.limit.algorithm() {
-                    Algorithm::TokenBucket => {
+                    Algorithm::TokenBucket | Algorithm::LeakyBucket => {
                         // What it held, and what came in up to then.
                         let refill = count * u128::from(at_ms - from_ms);
                         u128::from(history.limit.burst()) + refill.div_ceil(window_ms.into())
@@ -152,6 +152,50 @@ proptest! {
             }
         }
     }
+}
+
+proptest! {
+    #[test]
+    fn what_a_leaky_bucket_admits_leaves_one_by_one_at_its_rate_and_waits_no_longer_than_it_may(
+        (count, window_ms, waiting) in (1_u64..100, 1_u64..100_000, 1_u64..50),
+        max_delay_ms in 1_u64..20_000,
+        steps in proptest::collection::vec((1_u64..4, 0.0..2.0), 1..60),
+    ) {
+        let limit = Limit::leaky_bucket(count, window_ms, waiting, max_delay_ms).unwrap();
+        let mut history = History { limit, state: None, now_ms: START_MS, admitted: Vec::new() };
+        let mut before = None;
+        for (cost, pause) in steps {
+            let verdict = history.charge(cost);
+            if verdict.outcome == Outcome::Allowed {
+                prop_assert!(verdict.delay_ms <= max_delay_ms, "{} ms", verdict.delay_ms);
+                let leaves_ms = history.now_ms + verdict.delay_ms;
+                if let Some((left_ms, cost)) = before.replace((leaves_ms, cost)) {
+                    prop_assert!(leaves_ms >= left_ms + cost * window_ms / count);
+                }
+            } else {
+                prop_assert_eq!(verdict.delay_ms, 0);
+            }
+            history.now_ms += (window_ms as f64 / count as f64 * pause) as u64;
+        }
+    }
+}
+
+#[test]
+fn a_leaky_bucket_lets_one_go_and_the_others_wait() {
+    let delays = |waiting, max_delay_ms| {
+        let limit = Limit::leaky_bucket(10, 1000, waiting, max_delay_ms).unwrap();
+        let mut history = History { limit, state: None, now_ms: START_MS, admitted: Vec::new() };
+        (0..6)
+            .map(|_| match history.charge(1) {
+                Verdict { outcome: Outcome::Allowed, delay_ms, .. } => Ok(delay_ms),
+                Verdict { outcome, .. } => Err(outcome),
+            })
+            .collect::<Vec<_>>()
+    };
+    let full = |retry_ms| Err(Outcome::Denied { retry_ms });
+    assert_eq!(delays(3, 10_000), [Ok(0), Ok(100), Ok(200), Ok(300), full(100), full(100)]);
+    assert_eq!(delays(3, 250), [Ok(0), Ok(100), Ok(200), full(100), full(100), full(100)], "none waits longer");
+    assert_eq!(delays(3, 99), [Ok(0), full(100), full(100), full(100), full(100), full(100)]);
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl Level {
         } else {
             Outcome::Denied { retry_ms: self.wait_ms(limit, wanted) }
         };
-        Verdict { outcome, remaining: self.tokens(limit), reset_ms: self.wait_ms(limit, full(limit)) }
+        Verdict { outcome, remaining: self.tokens(limit), reset_ms: self.wait_ms(limit, full(limit)), delay_ms: 0 }
     }
 
     /// The level after a charge that it has.

@@ -96,7 +96,7 @@ fn take(data: &impl SharedData, charge: &Charge<'_>, now_ms: u64) -> Result<Verd
         let (verdict, state) = token_bucket::charge(state, charge.limit, now_ms, charge.cost);
         (state, verdict)
     })?;
-    Ok(taken.unwrap_or(Verdict { outcome: Outcome::Denied { retry_ms: 1 }, remaining: 0, reset_ms: 1 }))
+    Ok(taken.unwrap_or(Verdict { outcome: Outcome::Denied { retry_ms: 1 }, remaining: 0, reset_ms: 1, delay_ms: 0 }))
 }
 
 fn give_back(data: &impl SharedData, charge: &Charge<'_>, now_ms: u64) -> Result<(), Unavailable> {

@@ -1,7 +1,7 @@
 //! One call of the script: what is sent, and what its reply says.
 
 use super::{Failure, Reply, decimal, script};
-use crate::limit::{Limit, MAX_COUNT, Outcome, Verdict};
+use crate::limit::{Limit, MAX_COUNT, MAX_DELAY_MS, Outcome, Verdict};
 
 /// Arguments of the script for each limit, behind the keys.
 const ARGUMENTS: u64 = 5;
@@ -103,13 +103,14 @@ fn verdict(integers: &[i64]) -> Option<Verdict> {
     let remaining = u64::try_from(*remaining).ok().filter(|n| *n <= MAX_COUNT)?;
     let retry_ms = u64::try_from(*retry).ok()?;
     let reset_ms = u64::try_from(*reset).ok()?;
-    let outcome = match (*status, retry_ms) {
-        (0, 1..) => Outcome::Denied { retry_ms },
-        (1, 0) => Outcome::Allowed,
-        (2, 0) => Outcome::NeverPasses,
+    // An allowed request is let in now, or is to be held back so long.
+    let (outcome, delay_ms) = match (*status, retry_ms) {
+        (0, 1..) => (Outcome::Denied { retry_ms }, 0),
+        (1, 0..=MAX_DELAY_MS) => (Outcome::Allowed, retry_ms),
+        (2, 0) => (Outcome::NeverPasses, 0),
         _ => return None,
     };
-    Some(Verdict { outcome, remaining, reset_ms })
+    Some(Verdict { outcome, remaining, reset_ms, delay_ms })
 }
 
 fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -146,13 +147,14 @@ mod tests {
 
     #[test]
     fn a_reply_as_the_script_writes_it_is_its_verdicts() {
-        let reply = Reply::Integers(vec![1, 2, 0, 1200, 0, 0, 600, 1800, 2, 3, 0, 0]);
+        let reply = Reply::Integers(vec![1, 2, 0, 1200, 0, 0, 600, 1800, 2, 3, 0, 0, 1, 1, 700, 900]);
         let wanted = [
-            Verdict { outcome: Outcome::Allowed, remaining: 2, reset_ms: 1200 },
-            Verdict { outcome: Outcome::Denied { retry_ms: 600 }, remaining: 0, reset_ms: 1800 },
-            Verdict { outcome: Outcome::NeverPasses, remaining: 3, reset_ms: 0 },
+            Verdict { outcome: Outcome::Allowed, remaining: 2, reset_ms: 1200, delay_ms: 0 },
+            Verdict { outcome: Outcome::Denied { retry_ms: 600 }, remaining: 0, reset_ms: 1800, delay_ms: 0 },
+            Verdict { outcome: Outcome::NeverPasses, remaining: 3, reset_ms: 0, delay_ms: 0 },
+            Verdict { outcome: Outcome::Allowed, remaining: 1, reset_ms: 900, delay_ms: 700 },
         ];
-        assert_eq!(verdicts(reply, 3).unwrap(), wanted);
+        assert_eq!(verdicts(reply, 4).unwrap(), wanted);
     }
 
     #[test]
@@ -167,7 +169,8 @@ mod tests {
             Reply::Integers(vec![1, 1 << 53, 0, 0]),
             Reply::Integers(vec![0, 0, 0, 0]),
             Reply::Integers(vec![0, 0, -1, 0]),
-            Reply::Integers(vec![1, 0, 5, 0]),
+            Reply::Integers(vec![1, 0, 3_600_001, 0]),
+            Reply::Integers(vec![2, 0, 5, 0]),
             Reply::Integers(vec![1, 0, 0, -2]),
             Reply::Status("OK".to_owned()),
             Reply::Other,

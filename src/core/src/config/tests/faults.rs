@@ -214,11 +214,15 @@ pub(super) const RULE_FIELDS: &[(&str, &[&str])] = &[
     ),
     (
         r#"{"limits":["10/s burst 5 fixed_window"]}"#,
-        &[r#"limits[0]: "10/s burst 5 fixed_window": a fixed_window has no burst; a burst goes with token_bucket"#],
+        &[
+            r#"limits[0]: "10/s burst 5 fixed_window": a fixed_window has no burst; a burst goes with token_bucket, leaky_bucket"#,
+        ],
     ),
     (
         r#"{"limits":[{"count":1,"window":"s","burst":2}],"algorithm":"sliding_log"}"#,
-        &[r#"limits[0]: {"burst":2,"count":1,"window":"s"}: a sliding_log has no burst; a burst goes with token_bucket"#],
+        &[
+            r#"limits[0]: {"burst":2,"count":1,"window":"s"}: a sliding_log has no burst; a burst goes with token_bucket, leaky_bucket"#,
+        ],
     ),
     (r#"{"limits":"10/s"}"#, &[r#"limits: "10/s": a list of 1 to 8 is wanted: limits, such as ["10/s"]"#]),
     (
@@ -263,13 +267,13 @@ pub(super) const RULE_FIELDS: &[(&str, &[&str])] = &[
     (
         r#"{"limits":["10/s brust 5"]}"#,
         &[
-            r#"limits[0]: "10/s brust 5": the algorithm "brust" isn't known; allowed: token_bucket, fixed_window, sliding_log, sliding_window"#,
+            r#"limits[0]: "10/s brust 5": the algorithm "brust" isn't known; allowed: token_bucket, fixed_window, sliding_log, sliding_window, leaky_bucket"#,
         ],
     ),
     (
         r#"{"limits":["10/s token_buket"]}"#,
         &[
-            r#"limits[0]: "10/s token_buket": the algorithm "token_buket" isn't known (did you mean "token_bucket"?); allowed: token_bucket, fixed_window, sliding_log, sliding_window"#,
+            r#"limits[0]: "10/s token_buket": the algorithm "token_buket" isn't known (did you mean "token_bucket"?); allowed: token_bucket, fixed_window, sliding_log, sliding_window, leaky_bucket"#,
         ],
     ),
     (
@@ -303,22 +307,30 @@ pub(super) const RULE_FIELDS: &[(&str, &[&str])] = &[
     (r#"{"limits":[{"count":1,"window":5}]}"#, &[r#"limits[0].window: 5: text is wanted: a window such as "min" or "10s""#]),
     (
         r#"{"limits":[{"count":1,"window":"s","brust":2}]}"#,
-        &[r#"limits[0].brust: 2: unknown field (did you mean "burst"?); allowed: count, window, burst, algorithm"#],
+        &[
+            r#"limits[0].brust: 2: unknown field (did you mean "burst"?); allowed: count, window, burst, algorithm, max_delay"#,
+        ],
     ),
     (
         r#"{"limits":[{"count":1,"window":"s","max_delay":"1s"}]}"#,
-        &[r#"limits[0].max_delay: "1s": unknown field; allowed: count, window, burst, algorithm"#],
+        &[
+            r#"limits[0]: {"count":1,"max_delay":"1s","window":"s"}: a token_bucket has no max_delay; it goes with leaky_bucket"#,
+        ],
     ),
     (
-        r#"{"algorithm":"leaky_bucket"}"#,
+        r#"{"limits":[{"count":1,"window":"s","max_delay":"2h"}],"algorithm":"leaky_bucket"}"#,
+        &[r#"limits[0].max_delay: "2h": a duration from 1ms to 1h is wanted, such as 50ms or 1s"#],
+    ),
+    (
+        r#"{"algorithm":"gcra"}"#,
         &[
-            r#"algorithm: "leaky_bucket": the algorithm "leaky_bucket" isn't known; allowed: token_bucket, fixed_window, sliding_log, sliding_window"#,
+            r#"algorithm: "gcra": the algorithm "gcra" isn't known; allowed: token_bucket, fixed_window, sliding_log, sliding_window, leaky_bucket"#,
         ],
     ),
     (
         r#"{"algorithm":"token-bucket"}"#,
         &[
-            r#"algorithm: "token-bucket": the algorithm "token-bucket" isn't known (did you mean "token_bucket"?); allowed: token_bucket, fixed_window, sliding_log, sliding_window"#,
+            r#"algorithm: "token-bucket": the algorithm "token-bucket" isn't known (did you mean "token_bucket"?); allowed: token_bucket, fixed_window, sliding_log, sliding_window, leaky_bucket"#,
         ],
     ),
     (r#"{"algorithm":1}"#, &["algorithm: 1: text is wanted: the name of an algorithm"]),

@@ -9,7 +9,7 @@ fn limit(count: u64, window_ms: u64, burst: u64) -> Limit {
 }
 
 fn verdict(outcome: Outcome, remaining: u64, reset_ms: u64) -> Verdict {
-    Verdict { outcome, remaining, reset_ms }
+    Verdict { outcome, remaining, reset_ms, delay_ms: 0 }
 }
 
 /// A bucket with its limit and a clock.
