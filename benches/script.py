@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "envoy"))
 import run as demo  # noqa: E402
 
-ALGORITHMS = {"tb": "token bucket", "fw": "fixed window", "sl": "sliding log", "sw": "sliding window"}
+ALGORITHMS = {"tb": "token bucket", "fw": "fixed window", "sl": "sliding log", "sw": "sliding window", "lb": "leaky bucket"}
 SUBJECT = "0123456789abcdef"
 
 

@@ -8,6 +8,8 @@
 //!   VM's stack. So one callback gives at most [`AT_ONCE`] answers, and the rest come in turns of the event loop that the
 //!   worker asks for through a queue of its own.
 //! - A stream belongs to the context whose callback opened it. So requests only ask for one ([`Effect::Wake`]).
+//! - A stream's last bytes are delivered when its upstream is gone already. Whoever sends on it then has it ended at once, by a
+//!   callback inside the callback, and the SDK panics. So nothing is sent but in a turn of its own or a tick ([`Redis::send`]).
 
 use crate::clock::{Clock, Now};
 use crate::held::Held;
@@ -146,14 +148,18 @@ impl Worker {
             host::reset_stream(stream);
             return self.closed(stream);
         };
-        self.turn(redis, |link, now, out| link.received(&bytes, now.us, out));
+        let now = self.clock.now();
+        self.tell(redis, now, |link, out| link.received(&bytes, now.us, out));
+        self.answer_some(redis, now);
     }
 
     /// The stream is closed.
     pub(crate) fn closed(&self, stream: u32) {
         let Some(redis) = self.redis.as_ref().filter(|redis| redis.stream.get() == Some(stream)) else { return };
         redis.stream.set(None);
-        self.turn(redis, |link, now, out| link.closed(now.us, out));
+        let now = self.clock.now();
+        self.tell(redis, now, |link, out| link.closed(now.us, out));
+        self.answer_some(redis, now);
     }
 
     /// The root context ends: a new configuration has its own in the same VM. What this one has put into the gauges comes out.
@@ -164,15 +170,12 @@ impl Worker {
 
     pub(crate) fn ticked(&self) {
         let Some(redis) = &self.redis else { return };
-        let now = self.clock.now();
-        while let Some(id) = redis.held.borrow_mut().next_due(now.us) {
-            self.ready.borrow_mut().push_back(id);
-        }
-        self.turn(redis, |link, now, out| link.poll(now.us, out));
+        self.poll(redis);
         let link = redis.link.borrow();
         self.metrics.pending(link.pending());
         // Ticks end here alone: switched on and off by every request, they would cost two calls of the host each.
-        let wanted = [link.poll_every_ms(), redis.held.borrow().wait_ms(now.us)].into_iter().filter(|ms| *ms > 0).min();
+        let held_ms = redis.held.borrow().wait_ms(self.clock.now().us);
+        let wanted = [link.poll_every_ms(), held_ms].into_iter().filter(|ms| *ms > 0).min();
         if wanted.is_some() || self.ready.borrow().is_empty() {
             redis.tick_every(wanted.unwrap_or(0));
         }
@@ -182,17 +185,25 @@ impl Worker {
         host::dequeue(queue);
         let Some(redis) = &self.redis else { return };
         redis.waking.set(false);
-        self.turn(redis, |link, now, out| link.poll(now.us, out));
+        self.poll(redis);
     }
 
-    /// Tells the link what has happened, does what it wants, and answers the requests that are decided by that.
-    fn turn(&self, redis: &Redis, happened: impl FnOnce(&mut Link, Now, &mut Vec<Effect>)) {
+    /// Does what is due, in a callback that is none of the stream's.
+    fn poll(&self, redis: &Redis) {
         let now = self.clock.now();
-        let mut effects = Vec::new();
-        happened(&mut redis.link.borrow_mut(), now, &mut effects);
-        self.perform(redis, effects, now, &mut |ticket, result| self.settle(ticket, result));
+        while let Some(id) = redis.held.borrow_mut().next_due(now.us) {
+            self.ready.borrow_mut().push_back(id);
+        }
+        self.tell(redis, now, |link, out| link.poll(now.us, out));
         redis.send();
         self.answer_some(redis, now);
+    }
+
+    /// Tells the link what has happened, and does what it wants.
+    fn tell(&self, redis: &Redis, now: Now, what: impl FnOnce(&mut Link, &mut Vec<Effect>)) {
+        let mut effects = Vec::new();
+        what(&mut redis.link.borrow_mut(), &mut effects);
+        self.perform(redis, effects, now, &mut |ticket, result| self.settle(ticket, result));
     }
 
     /// Asks Redis for a request in its own callback. The flow comes back where that was answered at once.
@@ -211,9 +222,7 @@ impl Worker {
             }
         });
         redis.tick_within(redis.link.borrow().poll_every_ms());
-        if !(self.ready.borrow().is_empty() && redis.outbox.borrow().is_empty()) {
-            redis.wake();
-        }
+        self.go_on(redis);
         if settled {
             return Some(flow);
         }
@@ -268,12 +277,17 @@ impl Worker {
         }
     }
 
+    /// Answers requests whose turn has come, and asks for another turn where there is more to do.
     fn answer_some(&self, redis: &Redis, now: Now) {
         for _ in 0..AT_ONCE {
             let Some(id) = self.ready.borrow_mut().pop_front() else { break };
             self.answer(id, now);
         }
-        if !self.ready.borrow().is_empty() {
+        self.go_on(redis);
+    }
+
+    fn go_on(&self, redis: &Redis) {
+        if !(self.ready.borrow().is_empty() && redis.outbox.borrow().is_empty()) {
             redis.wake();
         }
     }
@@ -337,7 +351,7 @@ impl Worker {
 }
 
 impl Redis {
-    /// Sends what has come together.
+    /// Sends what has come together. In a turn or a tick only.
     fn send(&self) {
         let message = std::mem::take(&mut *self.outbox.borrow_mut());
         if let (false, Some(stream)) = (message.is_empty(), self.stream.get()) {

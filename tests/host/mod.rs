@@ -90,6 +90,8 @@ pub(crate) struct Host {
     pub(crate) configuration: Vec<u8>,
     pub(crate) now_ns: u64,
     pub(crate) tick_ms: u32,
+    /// A callback of the stream is under way.
+    pub(crate) delivering: bool,
     /// Until the next tick; a clock that is set doesn't change it.
     pub(crate) tick_in_ns: u64,
     pub(crate) effective: u32,
@@ -134,6 +136,7 @@ impl Host {
             configuration: configuration.as_ref().to_vec(),
             now_ns: 1_700_000_000_000_000_000,
             tick_ms: 0,
+            delivering: false,
             tick_in_ns: 0,
             effective: root,
             requests: HashMap::new(),
@@ -320,6 +323,7 @@ impl Host {
     }
 
     pub(crate) fn send_message(&mut self, stream: u32, message: &[u8]) -> u32 {
+        assert!(!self.delivering, "a stream that has ended would call back in the middle of this callback");
         if self.stream != Some(stream) {
             return NOT_FOUND;
         }

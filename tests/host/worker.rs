@@ -70,10 +70,14 @@ impl<V: Vm> Worker<V> {
 
     /// Runs a callback of a context and, once it has returned, what it has brought about.
     pub(crate) fn enter(&mut self, export: &str, context: u32, arguments: &[u32]) -> u32 {
-        self.vm.host(|host| host.effective = context);
+        self.vm.host(|host| {
+            host.effective = context;
+            host.delivering = export.starts_with("proxy_on_grpc");
+        });
         let result = self.vm.call(export, &[&[context], arguments].concat());
         let effects = self.vm.host(|host| {
             host.effective = host.root;
+            host.delivering = false;
             std::mem::take(&mut host.effects)
         });
         self.most_at_once = self.most_at_once.max(effects.len());

@@ -84,6 +84,15 @@ proptest! {
     }
 
     #[test]
+    fn what_is_allowed_stays_so_until_somebody_takes_it(history in histories(), part in 0.0..1.0, later in 0.0..3.0) {
+        // So layers of limits allow a request after the longest of their waits.
+        let cost = (history.limit.burst() as f64 * part) as u64;
+        prop_assume!(history.check_at(history.now_ms, cost).outcome == Outcome::Allowed);
+        let later_ms = (history.limit.window_ms() as f64 * later) as u64;
+        prop_assert_eq!(history.check_at(history.now_ms + later_ms, cost).outcome, Outcome::Allowed);
+    }
+
+    #[test]
     fn what_remains_can_be_taken_and_no_more(mut history in histories()) {
         let remaining = history.check_at(history.now_ms, 0).remaining;
         prop_assert!(remaining <= history.limit.burst());
@@ -241,6 +250,8 @@ fn a_fixed_window_begins_with_its_first_request() {
     }
     history.now_ms = START_MS + 60_000;
     assert_eq!(history.charge(1).reset_ms, 60_000);
+    history.now_ms += 11_000;
+    assert_eq!(history.charge(1).reset_ms, 49_000);
 }
 
 #[test]
