@@ -1,6 +1,6 @@
 //! A worker: its requests, its stream to Redis, and the carrying out of what the core decides.
 //!
-//! Three facts about the host rule this file:
+//! Four facts about the host rule this file:
 //! - A stream's replies come to the root context. From there any request can be answered, but a request may be gone here and
 //!   still be there in the host, and acting for it then would be the end of this VM. So [`Worker::live`] is the only list of
 //!   requests that exist, and a request leaves it in its own Drop.

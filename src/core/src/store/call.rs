@@ -1,6 +1,6 @@
 //! One call of the script: what is sent, and what its reply says.
 
-use super::{Failure, Reply, decimal, script};
+use super::{Failure, MAX_DIGITS, Reply, decimal, digits, script};
 use crate::limit::{Limit, MAX_COUNT, MAX_DELAY_MS, Outcome, Verdict};
 
 /// Arguments of the script for each limit, behind the keys.
@@ -122,9 +122,7 @@ fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 fn number(out: &mut Vec<u8>, number: u64) {
-    let mut digits = Vec::with_capacity(20);
-    decimal(&mut digits, number);
-    bulk(out, &digits);
+    bulk(out, digits(number, &mut [0; MAX_DIGITS]));
 }
 
 #[cfg(test)]

@@ -45,12 +45,14 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Writes a number in plain decimal digits.
-pub(crate) fn decimal(out: &mut Vec<u8>, number: u64) {
-    let mut digits = [0_u8; 20];
+/// The most decimal digits of a number.
+const MAX_DIGITS: usize = 20;
+
+/// A number's plain decimal digits, at the end of `buffer`.
+fn digits(number: u64, buffer: &mut [u8; MAX_DIGITS]) -> &[u8] {
     let mut rest = number;
     let mut used = 0_usize;
-    for digit in digits.iter_mut().rev() {
+    for digit in buffer.iter_mut().rev() {
         *digit = b'0'.saturating_add(u8::try_from(rest % 10).unwrap_or_default());
         rest /= 10;
         used = used.saturating_add(1);
@@ -58,7 +60,12 @@ pub(crate) fn decimal(out: &mut Vec<u8>, number: u64) {
             break;
         }
     }
-    out.extend(digits.iter().skip(20_usize.saturating_sub(used)));
+    buffer.get(MAX_DIGITS.saturating_sub(used)..).unwrap_or_default()
+}
+
+/// Writes a number in plain decimal digits.
+pub(crate) fn decimal(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(digits(number, &mut [0; MAX_DIGITS]));
 }
 
 #[cfg(test)]
