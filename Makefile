@@ -7,23 +7,27 @@ SOURCES := Cargo.toml Cargo.lock $(shell find src lua -name '*.rs' -o -name '*.l
 LUA := $(addprefix lua/,clock.lua verdicts.lua integers.lua expiry.lua token_bucket.lua fixed_window.lua sliding_log.lua \
 	sliding_window.lua leaky_bucket.lua driver.lua)
 
-.PHONY: help setup run test test-core test-node test-native test-wasm test-lua e2e bench bench-lua lint fmt wasm clean
+.NOTPARALLEL:
+.PHONY: help setup tools run test test-core test-node test-native test-wasm test-lua e2e bench bench-lua lint fmt wasm clean
 
 help: ## Shows this.
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | column -ts $$'\t'
 
-setup: ## Installs what is missing here: Envoy and tools.
+setup: ## Installs what is missing here: Envoy, Valkey and tools.
 	@tests/setup.sh
+
+tools:
+	@tests/setup.sh run
 
 run: $(WASM) ## Shows Weir at work: Envoy, Redis and a burst of requests. STORE=local: without Redis. ONCE=1: ends by itself.
 	@python3 envoy/run.py --store $(or $(STORE),redis) $(if $(ONCE),--once)
 
 wasm: $(WASM) ## Builds weir.wasm.
 
-$(WASM): $(SOURCES) | setup
+$(WASM): $(SOURCES) | tools
 	@src/wasm-cargo.sh build --release
 
-test: $(WASM) ## Runs all tests, layer by layer, and counts them.
+test: setup $(WASM) ## Runs all tests, layer by layer, and counts them.
 	@tests/run.sh core node native wasm lua e2e
 
 test-core: ## Tests of what decides, without a host.
@@ -35,13 +39,13 @@ test-node: setup ## The core as wasm, under Node.
 test-native: ## The filter against a host in the test process.
 	@tests/run.sh native
 
-test-wasm: $(WASM) ## The same on weir.wasm.
+test-wasm: setup $(WASM) ## The same on weir.wasm.
 	@tests/run.sh wasm
 
 test-lua: setup ## The script in a real Redis, step by step against its model.
 	@tests/run.sh lua
 
-e2e: $(WASM) ## Real Envoy, real Redis, real clients.
+e2e: setup $(WASM) ## Real Envoy, real Redis, real clients.
 	@tests/run.sh e2e
 
 bench: $(WASM) ## Measures Weir beside a filter that does nothing.
@@ -50,7 +54,7 @@ bench: $(WASM) ## Measures Weir beside a filter that does nothing.
 	@python3 benches/compare.py
 	@python3 benches/compare.py --traffic smallest
 
-bench-lua: setup ## Measures the script in Redis beside `return 1`, and what a subject takes there.
+bench-lua: tools ## Measures the script in Redis beside `return 1`, and what a subject takes there.
 	@cargo build -q -p weir-core
 	@python3 benches/script.py
 

