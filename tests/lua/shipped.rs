@@ -55,6 +55,10 @@ impl<'t> Db<'t> {
     }
 
     fn call(&mut self, limits: &[(&str, Limit)]) -> RedisResult<Vec<i64>> {
+        self.command(limits).query(&mut self.redis)
+    }
+
+    fn command(&self, limits: &[(&str, Limit)]) -> redis::Cmd {
         let mut command = redis::cmd("EVALSHA");
         command.arg(SHA1).arg(limits.len());
         limits.iter().for_each(|(key, _)| {
@@ -63,7 +67,7 @@ impl<'t> Db<'t> {
         for (_, Limit(algorithm, numbers)) in limits {
             command.arg(algorithm.code()).arg(&numbers[..]);
         }
-        command.query(&mut self.redis)
+        command
     }
 
     /// The four integers of a call for one limit.
@@ -71,13 +75,17 @@ impl<'t> Db<'t> {
         self.call(&[(key, limit)]).unwrap().try_into().unwrap()
     }
 
-    /// All texts that a key of that algorithm holds.
-    fn stored(&mut self, algorithm: Algorithm, key: &str) -> Vec<String> {
-        match algorithm {
-            Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::SlidingWindow => self.run("HVALS", key, &[]),
-            Algorithm::FixedWindow => self.run("MGET", key, &[]),
-            Algorithm::SlidingLog => self.run("ZRANGE", key, &["0", "-1", "WITHSCORES"]),
-        }
+    /// The same, and all texts that the key holds then, before it can expire.
+    fn one_and_stored(&mut self, key: &str, limit: Limit) -> ([i64; 4], Vec<String>) {
+        let (command, arguments): (&str, &[&str]) = match limit.0 {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::SlidingWindow => ("HVALS", &[]),
+            Algorithm::FixedWindow => ("MGET", &[]),
+            Algorithm::SlidingLog => ("ZRANGE", &["0", "-1", "WITHSCORES"]),
+        };
+        let mut both = redis::pipe();
+        both.atomic().add_command(self.command(&[(key, limit)]));
+        both.cmd(command).arg(self.name(key)).arg(arguments);
+        both.query(&mut self.redis).unwrap()
     }
 
     /// A key's value as Redis writes it into a file.
@@ -194,11 +202,10 @@ pub(crate) fn nothing_is_ever_in_exponent_notation(engine: &impl Engine, tag: &s
             .map(|(count, window_ms, cost)| limit(algorithm, count, window_ms, cost))
     });
     for limit in limits.into_iter().chain(others) {
-        let Limit(algorithm, [_, _, burst, cost]) = limit;
+        let Limit(_, [_, _, burst, cost]) = limit;
         db.forget("k");
-        let reply = db.one("k", limit);
+        let (reply, texts) = db.one_and_stored("k", limit);
         assert_eq!(reply[..2], [1, i64::try_from(burst - cost).unwrap()], "{limit:?}");
-        let texts = db.stored(algorithm, "k");
         let plain = |text: &String| text.bytes().all(|b| b.is_ascii_digit() || b".:".contains(&b));
         assert!(!texts.is_empty() && texts.iter().all(plain), "{limit:?}: {texts:?}");
     }
