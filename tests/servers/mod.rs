@@ -7,11 +7,24 @@ pub(crate) mod redis_server;
 
 use std::net::TcpListener;
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// A port that nobody listens on.
+/// Below the ports that outgoing connections take for themselves: one of these could be taken before its server listens.
+const PORTS: std::ops::Range<u32> = 10_001..32_000;
+
+/// A port that nobody listens on, and that isn't given out again.
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    // Test processes at the same time begin at different places.
+    let start = std::process::id().wrapping_mul(131);
+    let span = PORTS.end - PORTS.start;
+    let free = (0..span).find_map(|_| {
+        let place = start.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed)) % span;
+        let port = u16::try_from(PORTS.start + place).unwrap();
+        TcpListener::bind(("127.0.0.1", port)).ok().map(|_| port)
+    });
+    free.expect("a port is free")
 }
 
 /// Polls until `happened` gives something; panics with what `otherwise` says where it takes longer than `limit`.
