@@ -62,6 +62,7 @@ lint: setup ## Formatting, clippy, luacheck.
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	@cat $(LUA) | luacheck --max-line-length 125 --std lua51 --globals redis KEYS ARGV -- -
+	@luacheck --max-line-length 125 --std lua51 --globals redis KEYS ARGV -- lua/overrides.lua
 
 fmt: ## Formats the Rust code.
 	cargo fmt --all

@@ -9,6 +9,7 @@ use proxy_wasm::hostcalls;
 use std::ptr::{null, null_mut};
 
 const OK: u32 = 0;
+const NOT_FOUND: u32 = 1;
 const CAS_MISMATCH: u32 = 8;
 
 const REQUEST_HEADERS: u32 = 0;
@@ -43,13 +44,7 @@ unsafe extern "C" {
     fn proxy_set_tick_period_milliseconds(period: u32) -> u32;
     fn proxy_get_property(path: *const u8, path_size: usize, value: *mut *mut u8, value_size: *mut usize) -> u32;
     fn proxy_set_property(path: *const u8, path_size: usize, value: *const u8, value_size: usize) -> u32;
-    fn proxy_get_header_map_value(
-        map: u32,
-        name: *const u8,
-        name_size: usize,
-        value: *mut *mut u8,
-        value_size: *mut usize,
-    ) -> u32;
+    fn proxy_get_header_map_pairs(map: u32, value: *mut *mut u8, value_size: *mut usize) -> u32;
     fn proxy_replace_header_map_value(
         map: u32,
         name: *const u8,
@@ -90,6 +85,14 @@ unsafe extern "C" {
     ) -> u32;
     fn proxy_grpc_send(token: u32, message: *const u8, message_size: usize, end_stream: u32) -> u32;
     fn proxy_grpc_cancel(token: u32) -> u32;
+    fn proxy_call_foreign_function(
+        name: *const u8,
+        name_size: usize,
+        argument: *const u8,
+        argument_size: usize,
+        result: *mut *mut u8,
+        result_size: *mut usize,
+    ) -> u32;
     fn proxy_define_metric(kind: u32, name: *const u8, name_size: usize, id: *mut u32) -> u32;
     fn proxy_increment_metric(id: u32, offset: i64) -> u32;
     fn proxy_record_metric(id: u32, value: u64) -> u32;
@@ -127,10 +130,41 @@ pub(crate) fn set_tick_period_ms(period: u32) {
     let _ = unsafe { proxy_set_tick_period_milliseconds(period) };
 }
 
-/// A property; its path's parts are joined with NUL.
-pub(crate) fn property(path: &str) -> Option<Vec<u8>> {
+/// A property; its path's parts are joined with NUL. `Ok(None)` where there is none, an error where it can't be written as bytes.
+pub(crate) fn property(path: &str) -> Result<Option<Vec<u8>>, Refused> {
+    let mut status = OK;
     // SAFETY: the path lives through the call.
-    received(|value, size| unsafe { proxy_get_property(path.as_ptr(), path.len(), value, size) })
+    let value = received(|value, size| {
+        status = unsafe { proxy_get_property(path.as_ptr(), path.len(), value, size) };
+        status
+    });
+    match (value, status) {
+        (Some(value), _) => Ok(Some(value)),
+        (None, NOT_FOUND) => Ok(None),
+        (None, _) => Err(Refused),
+    }
+}
+
+/// Calls a function that the host has beyond the standard ones; what it gives.
+///
+/// # Errors
+/// The host doesn't have it, or it has failed.
+pub(crate) fn foreign(name: &str, argument: &[u8]) -> Result<Vec<u8>, Foreign> {
+    let mut status = OK;
+    // SAFETY: the name and the argument live through the call.
+    let value = received(|value, size| {
+        let (argument, length) = (argument.as_ptr(), argument.len());
+        status = unsafe { proxy_call_foreign_function(name.as_ptr(), name.len(), argument, length, value, size) };
+        status
+    });
+    value.ok_or(if status == NOT_FOUND { Foreign::Unknown } else { Foreign::Failed })
+}
+
+/// Why a function beyond the standard ones gave nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Foreign {
+    Unknown,
+    Failed,
 }
 
 /// Sets the current request's filter state `wasm.NAME`.
@@ -139,10 +173,10 @@ pub(crate) fn set_filter_state(name: &str, value: &str) {
     let _ = unsafe { proxy_set_property(name.as_ptr(), name.len(), value.as_ptr(), value.len()) };
 }
 
-/// The first line of a request header.
-pub(crate) fn request_header(name: &str) -> Option<Vec<u8>> {
-    // SAFETY: the name lives through the call.
-    received(|value, size| unsafe { proxy_get_header_map_value(REQUEST_HEADERS, name.as_ptr(), name.len(), value, size) })
+/// All headers of the current request, as [`weir_core::request::Headers::from_pairs`] reads them.
+pub(crate) fn request_headers() -> Option<Vec<u8>> {
+    // SAFETY: numbers only, but for what `received` gives.
+    received(|value, size| unsafe { proxy_get_header_map_pairs(REQUEST_HEADERS, value, size) })
 }
 
 /// Sets a response header, replacing all its lines.
@@ -175,7 +209,7 @@ pub(crate) fn shared_data(key: &str) -> Result<Option<(Vec<u8>, u32)>, Refused> 
     });
     match (value, status) {
         (Some(value), _) => Ok(Some((value, cas))),
-        (None, 1) => Ok(None),
+        (None, NOT_FOUND) => Ok(None),
         (None, _) => Err(Refused),
     }
 }

@@ -4,6 +4,7 @@
 
 mod bridge;
 mod clock;
+mod expressions;
 mod held;
 #[expect(unsafe_code, reason = "the host's functions are foreign ones")]
 mod host;

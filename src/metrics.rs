@@ -2,7 +2,7 @@
 
 use crate::host::{self, MetricKind};
 use std::cell::Cell;
-use weir_core::flow::Tally;
+use weir_core::flow::{Kind, Tally};
 use weir_core::rules::{RuleId, Rules};
 use weir_core::store::Counter;
 
@@ -20,12 +20,17 @@ pub(crate) struct Metrics {
     pending: Gauge,
     slots_used: Metric,
     latency_us: Metric,
+    route_errors: Metric,
+    override_errors: Metric,
+    exempt: Metric,
+    blocked: Metric,
 }
 
 #[derive(Debug)]
 struct RuleMetrics {
     allowed: Metric,
     denied: Metric,
+    shadow_denied: Metric,
     near_limit: Metric,
     missing_key: Metric,
     errors: Metric,
@@ -88,6 +93,10 @@ impl Metrics {
             pending: Gauge::define("weir.store.pending"),
             slots_used: Metric::define(MetricKind::Gauge, "weir.local.slots_used"),
             latency_us: Metric::define(MetricKind::Histogram, "weir.store.latency_us"),
+            route_errors: Metric::define(MetricKind::Counter, "weir.config.route_errors"),
+            override_errors: Metric::define(MetricKind::Counter, "weir.config.override_errors"),
+            exempt: Metric::define(MetricKind::Counter, "weir.request.exempt"),
+            blocked: Metric::define(MetricKind::Counter, "weir.request.blocked"),
         }
     }
 
@@ -131,6 +140,25 @@ impl Metrics {
         self.slots_used.add(1);
     }
 
+    /// A request under faulty metadata of its route.
+    pub(crate) fn route_error(&self) {
+        self.route_errors.add(1);
+    }
+
+    /// A live override that is ignored, or live overrides that couldn't be read.
+    pub(crate) fn override_error(&self) {
+        self.override_errors.add(1);
+    }
+
+    /// A request that was let by, or refused, before any rule.
+    pub(crate) fn before_rules(&self, kind: Kind) {
+        match kind {
+            Kind::Exempt => self.exempt.add(1),
+            Kind::Blocked { .. } => self.blocked.add(1),
+            Kind::Allowed | Kind::Denied { .. } | Kind::Failed => {}
+        }
+    }
+
     /// Redis has answered a call.
     pub(crate) fn latency_us(&self, took_us: u64) {
         if let Some(id) = self.latency_us.0 {
@@ -145,6 +173,7 @@ impl RuleMetrics {
         RuleMetrics {
             allowed: counter("allowed"),
             denied: counter("denied"),
+            shadow_denied: counter("shadow_denied"),
             near_limit: counter("near_limit"),
             missing_key: counter("missing_key"),
             errors: counter("errors"),
@@ -158,6 +187,7 @@ impl RuleMetrics {
         match tally {
             Tally::Allowed => self.allowed,
             Tally::Denied => self.denied,
+            Tally::ShadowDenied => self.shadow_denied,
             Tally::NearLimit => self.near_limit,
             Tally::Error => self.errors,
             Tally::LocalAllowed => self.local_allowed,

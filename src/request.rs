@@ -1,10 +1,12 @@
 //! A request's callbacks.
 
+use crate::expressions::Expressions;
 use crate::host;
 use crate::worker::Worker;
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 use std::rc::Rc;
+use weir_core::request::{Headers, Unreadable};
 
 /// A request of the limiter. What is decided about it is the [`Worker`]'s.
 pub(crate) struct Request {
@@ -22,7 +24,7 @@ impl Context for Request {}
 
 impl HttpContext for Request {
     fn on_http_request_headers(&mut self, _count: usize, _end: bool) -> Action {
-        self.worker.begin(self.id, &Headers)
+        self.worker.begin(self.id)
     }
 
     fn on_http_response_headers(&mut self, _count: usize, _end: bool) -> Action {
@@ -39,23 +41,21 @@ impl Drop for Request {
     }
 }
 
-/// The current request, read from the host.
-struct Headers;
+/// The current request, read from the host. In a callback of its own.
+pub(crate) struct Current<'w> {
+    pub(crate) expressions: &'w Expressions,
+}
 
-impl weir_core::request::Request for Headers {
-    fn header(&self, name: &str) -> Option<Vec<u8>> {
-        if name.starts_with(':') {
-            return host::request_header(name);
-        }
-        // The attribute, not the header map's value: that has the first of several lines alone.
-        host::property(&format!("request\0headers\0{name}"))
+impl weir_core::request::Request for Current<'_> {
+    fn headers(&self) -> Headers {
+        Headers::from_pairs(host::request_headers().unwrap_or_default())
     }
 
-    fn source_address(&self) -> Option<Vec<u8>> {
-        host::property("source\0address")
+    fn property(&self, path: &str) -> Result<Option<Vec<u8>>, Unreadable> {
+        host::property(path).map_err(|host::Refused| Unreadable)
     }
 
-    fn route(&self) -> Option<Vec<u8>> {
-        host::property("xds\0route_name")
+    fn evaluate(&self, expression: &str) -> Option<Vec<u8>> {
+        self.expressions.evaluate(expression)
     }
 }

@@ -1,6 +1,7 @@
 //! The root context: the plugin's configuration, and the events of a worker that are nobody's request.
 
 use crate::bridge::Bridge;
+use crate::expressions::Expressions;
 use crate::host::{self, Buffer};
 use crate::request::Request;
 use crate::worker::Worker;
@@ -53,14 +54,14 @@ impl Context for Root {
 
 impl RootContext for Root {
     fn on_configure(&mut self, size: usize) -> bool {
-        if host::property("plugin_root_id").as_deref() == Some(BRIDGE) {
+        if host::property("plugin_root_id").ok().flatten().as_deref() == Some(BRIDGE) {
             self.role = Role::Bridge;
             return true;
         }
         let bytes = host::buffer(Buffer::PluginConfiguration, size).unwrap_or_default();
-        match Config::parse(&bytes) {
-            Ok(config) => {
-                self.role = Role::Limiter(Rc::new(Worker::new(self.id, config)));
+        match Config::parse(&bytes).and_then(|config| Ok((Expressions::compile(&config)?, config))) {
+            Ok((expressions, config)) => {
+                self.role = Role::Limiter(Rc::new(Worker::new(self.id, config, expressions)));
                 true
             }
             Err(faults) => {

@@ -12,9 +12,11 @@
 //!   callback inside the callback, and the SDK panics. So nothing is sent but in a turn of its own or a tick ([`Redis::send`]).
 
 use crate::clock::{Clock, Now};
+use crate::expressions::Expressions;
 use crate::held::Held;
 use crate::host;
 use crate::metrics::Metrics;
+use crate::request::Current;
 use proxy_wasm::types::Action;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -22,8 +24,8 @@ use weir_core::answer;
 use weir_core::config::Config;
 use weir_core::flow::{CallResult, Decision, Flow, Kind, Limiter, Step};
 use weir_core::local::{SharedData, Unavailable};
-use weir_core::request::Request;
-use weir_core::store::{Call, Effect, Link, Ticket};
+use weir_core::rules::{LiveOverrides, Plan, RouteFaults, Routes, RuleId, Surroundings};
+use weir_core::store::{Call, Effect, Failure, Link, Overrides, Read, Reply, Ticket};
 
 /// The most answers in one callback.
 pub(crate) const AT_ONCE: usize = 32;
@@ -40,6 +42,10 @@ pub(crate) struct Worker {
     limiter: Limiter,
     metrics: Metrics,
     clock: Clock,
+    expressions: Expressions,
+    routes: Routes,
+    live_overrides: RefCell<LiveOverrides>,
+    dice: Option<Dice>,
     live: RefCell<HashMap<u32, Live>>,
     /// Requests whose calls are all settled, to be answered in this order.
     ready: RefCell<VecDeque<u32>>,
@@ -77,14 +83,33 @@ struct Redis {
     /// A turn has been asked for and hasn't come yet.
     waking: Cell<bool>,
     held: RefCell<Held>,
+    overrides: RefCell<Overrides>,
     tick_ms: Cell<u32>,
 }
 
+/// Numbers that nobody foresees well enough to dodge a rule by them (SplitMix64, Steele et al. 2014).
+struct Dice(Cell<u64>);
+
+impl Dice {
+    /// A number from 0 to 99.
+    fn roll(&self) -> u8 {
+        self.0.set(self.0.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
+        let mixed = (self.0.get() ^ (self.0.get() >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        u8::try_from((mixed ^ (mixed >> 31)) % 100).unwrap_or(0)
+    }
+}
+
 impl Worker {
-    pub(crate) fn new(id: u32, config: Config) -> Worker {
+    pub(crate) fn new(id: u32, config: Config, expressions: Expressions) -> Worker {
         let limiter = Limiter::new(config);
+        let drawn = limiter.rules.iter().any(|(_, rule)| (1..100).contains(&rule.enforce_percent));
         Worker {
             id,
+            expressions,
+            routes: Routes::default(),
+            live_overrides: RefCell::default(),
+            dice: drawn.then(|| Dice(Cell::new(host::now_ns() ^ u64::from(id).rotate_left(32)))),
             metrics: Metrics::new(&limiter.rules),
             clock: Clock::default(),
             live: RefCell::default(),
@@ -97,6 +122,7 @@ impl Worker {
                 queue: draw_number().and_then(|number| host::register_queue(&format!("weir.worker.{number}"))),
                 waking: Cell::new(false),
                 held: RefCell::default(),
+                overrides: RefCell::new(Overrides::new(&limiter.rules, &store.key_prefix)),
                 tick_ms: Cell::new(0),
             }),
             limiter,
@@ -104,11 +130,13 @@ impl Worker {
     }
 
     /// A request's headers are there. In the request's own callback.
-    pub(crate) fn begin(&self, id: u32, request: &impl Request) -> Action {
+    pub(crate) fn begin(&self, id: u32) -> Action {
         let now = self.clock.now();
-        let plan = self.limiter.rules.plan(request);
-        for rule in &plan.missing {
-            self.metrics.missing_key(*rule);
+        let plan = self.plan();
+        if let Plan::Checks(checks) = &plan {
+            for rule in &checks.missing {
+                self.metrics.missing_key(*rule);
+            }
         }
         let decision = match self.limiter.begin(plan, &self.slots(), now.wall_ms) {
             Step::Continue => return Action::Continue,
@@ -121,6 +149,25 @@ impl Worker {
         match self.carry_out(id, decision, now) {
             Next::GoOn => Action::Continue,
             Next::Hold | Next::Answered => Action::Pause,
+        }
+    }
+
+    /// What the rules ask of the current request.
+    fn plan(&self) -> Plan {
+        let Limiter { rules, .. } = &self.limiter;
+        let request = Current { expressions: &self.expressions };
+        let route = self.routes.of(&request, rules).unwrap_or_else(|faulty| {
+            self.tell_route_faults(&faulty);
+            None
+        });
+        let roll = self.dice.as_ref().map_or(0, Dice::roll);
+        rules.plan(&request, Surroundings { route: route.as_deref(), live: &self.live_overrides.borrow(), roll })
+    }
+
+    fn tell_route_faults(&self, RouteFaults { level, faults }: &RouteFaults) {
+        self.metrics.route_error();
+        for fault in faults {
+            log::warn!("weir: metadata of a {} is ignored: {fault}", level.title());
         }
     }
 
@@ -175,7 +222,8 @@ impl Worker {
         self.metrics.pending(link.pending());
         // Ticks end here alone: switched on and off by every request, they would cost two calls of the host each.
         let held_ms = redis.held.borrow().wait_ms(self.clock.now().us);
-        let wanted = [link.poll_every_ms(), held_ms].into_iter().filter(|ms| *ms > 0).min();
+        let overrides_ms = if link.can_fetch() { redis.overrides.borrow().wait_ms(self.clock.now().us) } else { 0 };
+        let wanted = [link.poll_every_ms(), held_ms, overrides_ms].into_iter().filter(|ms| *ms > 0).min();
         if wanted.is_some() || self.ready.borrow().is_empty() {
             redis.tick_every(wanted.unwrap_or(0));
         }
@@ -195,6 +243,9 @@ impl Worker {
             self.ready.borrow_mut().push_back(id);
         }
         self.tell(redis, now, |link, out| link.poll(now.us, out));
+        self.tell(redis, now, |link, out| {
+            redis.overrides.borrow_mut().start(now.us, |rule, command| link.fetch(rule, command, out));
+        });
         redis.send();
         self.answer_some(redis, now);
     }
@@ -222,7 +273,7 @@ impl Worker {
             }
         });
         redis.tick_within(redis.link.borrow().poll_every_ms());
-        self.go_on(redis);
+        self.go_on(redis, now);
         if settled {
             return Some(flow);
         }
@@ -255,6 +306,15 @@ impl Worker {
                     }
                     done(ticket, result);
                 }
+                Effect::Page { rule, reply } => {
+                    if let Some(command) = self.page(redis, rule, reply, now) {
+                        let mut more = Vec::new();
+                        if !redis.link.borrow_mut().fetch(rule, command, &mut more) {
+                            more.push(Effect::Page { rule, reply: Err(Failure::Disconnected) });
+                        }
+                        todo.extend(more);
+                    }
+                }
                 Effect::Connected => {
                     log::info!("weir: Redis answers through cluster {}", redis.cluster);
                     self.metrics.connected(true);
@@ -266,6 +326,28 @@ impl Worker {
                 Effect::Count(counter) => self.metrics.count(counter),
             }
         }
+    }
+
+    /// A page of a rule's live overrides has come. The command that asks for the next one.
+    fn page(&self, redis: &Redis, rule: RuleId, reply: Result<Reply, Failure>, now: Now) -> Option<Vec<u8>> {
+        let read = redis.overrides.borrow_mut().page(rule, reply, now.us);
+        let name = self.limiter.rules.get(rule).map_or("", |rule| rule.name.as_str());
+        match read {
+            Read::More(command) => return Some(command),
+            Read::All(entries) => {
+                for bad in self.live_overrides.borrow_mut().replace(&self.limiter.rules, rule, &entries) {
+                    self.metrics.override_error();
+                    log::warn!("weir: rule {name}: the live override of {} is ignored: {}", bad.subject, bad.fault);
+                }
+            }
+            Read::Failed(Failure::Disconnected) => {}
+            Read::Failed(failure) => {
+                self.metrics.override_error();
+                log::warn!("weir: rule {name}: live overrides can't be read: {failure}");
+            }
+        }
+        redis.tick_within(redis.overrides.borrow().wait_ms(now.us));
+        None
     }
 
     /// A call of a request that waits is settled.
@@ -283,11 +365,12 @@ impl Worker {
             let Some(id) = self.ready.borrow_mut().pop_front() else { break };
             self.answer(id, now);
         }
-        self.go_on(redis);
+        self.go_on(redis, now);
     }
 
-    fn go_on(&self, redis: &Redis) {
-        if !(self.ready.borrow().is_empty() && redis.outbox.borrow().is_empty()) {
+    fn go_on(&self, redis: &Redis, now: Now) {
+        let reads = || redis.overrides.borrow().is_due(now.us) && redis.link.borrow().can_fetch();
+        if !(self.ready.borrow().is_empty() && redis.outbox.borrow().is_empty()) || reads() {
             redis.wake();
         }
     }
@@ -330,7 +413,9 @@ impl Worker {
         let headers = match decision.kind {
             Kind::Allowed => answer::limit_headers(decision, response),
             Kind::Denied { .. } | Kind::Failed => Vec::new(), // the answer has them
+            Kind::Exempt | Kind::Blocked { .. } => Vec::new(),
         };
+        self.metrics.before_rules(decision.kind);
         if let (Some(redis), false) = (delay, full) {
             let due_us = now.us.saturating_add(decision.delay_ms.saturating_mul(1000));
             self.live.borrow_mut().insert(id, Live::Held(due_us, headers));

@@ -27,6 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(out.join("script.sha1"), sha1_smol::Sha1::from(&source).digest().to_string())?;
     fs::write(out.join("script.lua"), source)?;
     fs::write(out.join("decision.lua"), decision)?;
+    fs::write(out.join("overrides.lua"), compact(&lua.join("overrides.lua"))?)?;
     Ok(())
 }
 

@@ -52,7 +52,7 @@ impl Process {
 pub(crate) struct Request {
     pub(crate) headers: Vec<(Vec<u8>, Vec<u8>)>,
     pub(crate) address: Option<String>,
-    pub(crate) route: Option<String>,
+    pub(crate) properties: HashMap<Vec<u8>, Result<Vec<u8>, u32>>,
     pub(crate) body: Vec<u8>,
     pub(crate) response_headers: Vec<(String, String)>,
     pub(crate) filter_state: HashMap<String, String>,
@@ -103,6 +103,7 @@ pub(crate) struct Host {
     pub(crate) streams: u32,
     pub(crate) sent: Vec<Vec<u8>>,
     pub(crate) logs: Vec<String>,
+    pub(crate) expressions: HashMap<Vec<u8>, String>,
     pub(crate) faults: Faults,
 }
 
@@ -118,6 +119,7 @@ pub(crate) struct Faults {
     pub(crate) queues: u32,
     pub(crate) metrics: u32,
     pub(crate) headers: u32,
+    pub(crate) foreign: u32,
 }
 
 fn due(fault: &mut u32) -> bool {
@@ -147,6 +149,7 @@ impl Host {
             streams: 0,
             sent: Vec::new(),
             logs: Vec::new(),
+            expressions: HashMap::new(),
             faults: Faults::default(),
         }
     }
@@ -174,18 +177,9 @@ impl Host {
         }
         let request = self.request().ok_or(NOT_FOUND)?;
         let text = |value: &Option<String>| value.clone().map(String::into_bytes).ok_or(NOT_FOUND);
-        if let Some(name) = path.strip_prefix(b"request\0headers\0") {
-            if request.responding {
-                return Err(NOT_FOUND);
-            }
-            let lines: Vec<&[u8]> =
-                request.headers.iter().filter(|(given, _)| given == name).map(|(_, value)| value.as_slice()).collect();
-            return if lines.is_empty() { Err(NOT_FOUND) } else { Ok(lines.join(&b',')) };
-        }
         match path {
             b"source\0address" => text(&request.address),
-            b"xds\0route_name" => text(&request.route),
-            _ => Err(NOT_FOUND),
+            path => request.properties.get(path).cloned().unwrap_or(Err(NOT_FOUND)),
         }
     }
 
@@ -198,12 +192,46 @@ impl Host {
         })
     }
 
-    pub(crate) fn get_header(&mut self, map: u32, name: &[u8]) -> Result<Vec<u8>, u32> {
+    pub(crate) fn get_headers(&mut self, map: u32) -> Result<Vec<u8>, u32> {
         if due(&mut self.faults.headers) {
             return Err(BAD_ARGUMENT);
         }
         let request = self.request().filter(|request| map == 0 && !request.responding).ok_or(BAD_ARGUMENT)?;
-        request.headers.iter().find(|(given, _)| given == name).map(|(_, value)| value.clone()).ok_or(NOT_FOUND)
+        let number = |n: usize| u32::try_from(n).unwrap().to_le_bytes();
+        let mut out = number(request.headers.len()).to_vec();
+        request.headers.iter().for_each(|(name, value)| out.extend([number(name.len()), number(value.len())].concat()));
+        for text in request.headers.iter().flat_map(|(name, value)| [name, value]) {
+            out.extend(text);
+            out.push(0);
+        }
+        Ok(out)
+    }
+
+    /// The functions that Envoy has for CEL. It knows expressions of two kinds: a header's value, and `true`.
+    pub(crate) fn foreign(&mut self, name: &[u8], argument: &[u8]) -> Result<Vec<u8>, u32> {
+        if due(&mut self.faults.foreign) {
+            return Err(NOT_FOUND);
+        }
+        match name {
+            b"expr_create" => {
+                let text = String::from_utf8(argument.to_vec()).unwrap();
+                if text != "true" && header_of(&text).is_none() {
+                    return Err(BAD_ARGUMENT);
+                }
+                let token = fresh_id();
+                self.expressions.insert(token.to_le_bytes().to_vec(), text);
+                Ok(token.to_le_bytes().to_vec())
+            }
+            b"expr_evaluate" => {
+                let text = self.expressions.get(argument).ok_or(NOT_FOUND)?.clone();
+                let Some(name) = header_of(&text) else { return Ok(vec![1]) };
+                let request = self.request().ok_or(INTERNAL_FAILURE)?;
+                let found = request.headers.iter().find(|(given, _)| given == name.as_bytes());
+                found.map(|(_, value)| value.clone()).ok_or(INTERNAL_FAILURE)
+            }
+            b"expr_delete" => self.expressions.remove(argument).map(|_| Vec::new()).ok_or(NOT_FOUND),
+            _ => Err(NOT_FOUND),
+        }
     }
 
     pub(crate) fn replace_header(&mut self, map: u32, name: &[u8], value: &[u8]) -> u32 {
@@ -367,6 +395,11 @@ impl Host {
         self.logs.push(String::from_utf8(text.to_vec()).unwrap());
         OK
     }
+}
+
+/// The header that a CEL expression is of.
+fn header_of(expression: &str) -> Option<&str> {
+    expression.strip_prefix("request.headers['")?.strip_suffix("']")
 }
 
 /// Headers as the VM writes them for the host: their number, the lengths, and the texts with a NUL behind each.

@@ -13,6 +13,7 @@ pub(crate) trait Vm: Sized {
 
 const PAUSE: u32 = 1;
 const UNAVAILABLE: u32 = 14;
+const SERIALIZATION_FAILURE: u32 = 9;
 
 /// What has become of a request.
 #[derive(Debug)]
@@ -115,6 +116,15 @@ impl<V: Vm> Worker<V> {
     }
 
     pub(crate) fn request_from(&mut self, address: &str, headers: &[(&str, &[u8])]) -> u32 {
+        self.request_with(address, headers, &[])
+    }
+
+    /// A request with attributes, whose paths are joined with `/`; `None` for one that can't be written as bytes.
+    pub(crate) fn request_with(&mut self, address: &str, headers: &[(&str, &[u8])], given: &[(&str, Option<&[u8]>)]) -> u32 {
+        let properties = given.iter().map(|(path, value)| {
+            (path.replace('/', "\0").into_bytes(), value.map(<[u8]>::to_vec).ok_or(SERIALIZATION_FAILURE))
+        });
+        let properties = properties.collect();
         let id = fresh_id();
         let mut given: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         for (name, value) in [(":method", &b"GET"[..]), (":path", b"/"), (":authority", b"example.com")] {
@@ -123,7 +133,7 @@ impl<V: Vm> Worker<V> {
             }
         }
         given.extend(headers.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec())));
-        let request = Request { headers: given, address: Some(address.to_owned()), ..Request::default() };
+        let request = Request { headers: given, properties, address: Some(address.to_owned()), ..Request::default() };
         self.vm.host(|host| host.requests.insert(id, request));
         self.enter("proxy_on_context_create", id, &[self.root]);
         let action = self.enter("proxy_on_request_headers", id, &[4, 1]);

@@ -140,8 +140,13 @@ imports! {
     fn proxy_set_property(path: *const u8, length: usize, data: *const u8, size: usize) {
         with(|host| host.set_property(bytes(path, length), bytes(data, size)))
     }
-    fn proxy_get_header_map_value(map: u32, name: *const u8, length: usize, data: *mut *mut u8, size: *mut usize) {
-        give(with(|host| host.get_header(map, bytes(name, length))), data, size)
+    fn proxy_get_header_map_pairs(map: u32, data: *mut *mut u8, size: *mut usize) {
+        give(with(|host| host.get_headers(map)), data, size)
+    }
+    fn proxy_call_foreign_function(
+        name: *const u8, length: usize, argument: *const u8, argument_size: usize, data: *mut *mut u8, size: *mut usize
+    ) {
+        give(with(|host| host.foreign(bytes(name, length), bytes(argument, argument_size))), data, size)
     }
     fn proxy_replace_header_map_value(map: u32, name: *const u8, length: usize, data: *const u8, size: usize) {
         with(|host| host.replace_header(map, bytes(name, length), bytes(data, size)))
@@ -218,7 +223,7 @@ macro_rules! uncalled {
 }
 
 uncalled! {
-    proxy_get_log_level proxy_get_header_map_pairs proxy_set_header_map_pairs proxy_add_header_map_value
+    proxy_get_log_level proxy_get_header_map_value proxy_set_header_map_pairs proxy_add_header_map_value
     proxy_remove_header_map_value proxy_resolve_shared_queue proxy_close_stream proxy_http_call proxy_grpc_call proxy_grpc_close
-    proxy_get_status proxy_call_foreign_function proxy_done proxy_get_metric
+    proxy_get_status proxy_done proxy_get_metric
 }

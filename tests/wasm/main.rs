@@ -134,9 +134,19 @@ fn linker(engine: &Engine, module: &Module) -> Linker<Host> {
         let (path, value) = (bytes(&vm, path, length), bytes(&vm, data, size));
         vm.data_mut().set_property(&path, &value)
     });
-    import!("proxy_get_header_map_value", |mut vm: Vmm<'_>, map: u32, name: u32, length: u32, data: u32, size: u32| {
-        let name = bytes(&vm, name, length);
-        let result = vm.data_mut().get_header(map, &name);
+    import!("proxy_get_header_map_pairs", |mut vm: Vmm<'_>, map: u32, data: u32, size: u32| {
+        let result = vm.data_mut().get_headers(map);
+        give(&mut vm, result, data, size)
+    });
+    import!("proxy_call_foreign_function", |mut vm: Vmm<'_>,
+                                            name: u32,
+                                            length: u32,
+                                            argument: u32,
+                                            argument_size: u32,
+                                            data: u32,
+                                            size: u32| {
+        let (name, argument) = (bytes(&vm, name, length), bytes(&vm, argument, argument_size));
+        let result = vm.data_mut().foreign(&name, &argument);
         give(&mut vm, result, data, size)
     });
     import!("proxy_replace_header_map_value", |mut vm: Vmm<'_>, map: u32, name: u32, length: u32, data: u32, size: u32| {

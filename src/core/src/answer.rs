@@ -7,7 +7,11 @@ use crate::rules::Rules;
 /// The body of an answer when the store failed and the rule says `deny`.
 const UNAVAILABLE: &str = r#"{"message":"Service unavailable"}"#;
 
+/// The body of an answer to a blocked request.
+const BLOCKED: &str = r#"{"message":"Request blocked"}"#;
+
 /// gRPC status codes, for clients that speak it.
+const PERMISSION_DENIED: i32 = 7;
 const RESOURCE_EXHAUSTED: i32 = 8;
 const GRPC_UNAVAILABLE: i32 = 14;
 
@@ -20,7 +24,7 @@ pub struct Answer {
     pub headers: Vec<(&'static str, String)>,
     /// Its body; of a gRPC request, the message.
     pub body: String,
-    /// Envoy's response code details: `weir_denied:RULE` or `weir_failed:RULE`.
+    /// Envoy's response code details: `weir_denied:RULE`, `weir_failed:RULE` or `weir_blocked`.
     pub details: String,
     /// The gRPC status for a gRPC request.
     pub grpc_status: i32,
@@ -30,7 +34,14 @@ pub struct Answer {
 pub fn answer(decision: &Decision, rules: &Rules, response: &Response) -> Option<Answer> {
     let rule = rule_name(decision, rules);
     match decision.kind {
-        Kind::Allowed => None,
+        Kind::Allowed | Kind::Exempt => None,
+        Kind::Blocked { status } => Some(Answer {
+            status,
+            headers: vec![("content-type", "application/json".to_owned())],
+            body: BLOCKED.to_owned(),
+            details: "weir_blocked".to_owned(),
+            grpc_status: PERMISSION_DENIED,
+        }),
         Kind::Denied { retry_ms } => {
             let mut headers = vec![("content-type", response.content_type.clone())];
             headers.extend(retry_ms.map(|ms| ("retry-after", seconds(ms).max(1).to_string())));
@@ -68,7 +79,10 @@ pub fn limit_headers(decision: &Decision, response: &Response) -> Vec<(&'static 
 /// The filter state that access logs show: names and values.
 pub fn filter_state<'a>(decision: &'a Decision, rules: &'a Rules) -> impl Iterator<Item = (&'static str, &'a str)> {
     let verdict = match decision.kind {
+        Kind::Allowed if decision.shadow_denied => "shadow_denied",
         Kind::Allowed => "allowed",
+        Kind::Exempt => "exempt",
+        Kind::Blocked { .. } => "blocked",
         Kind::Denied { .. } => "denied",
         Kind::Failed => "error",
     };

@@ -6,7 +6,7 @@
 use crate::config::{Config, OnError, Response, Scope, Store};
 use crate::limit::{Limit, Outcome, Verdict};
 use crate::local::{self, Charge, SharedData, Unavailable};
-use crate::rules::{Check, Plan, Rule, RuleId, Rules, redis_key};
+use crate::rules::{Check, Checks, Plan, Rule, RuleId, Rules, redis_key};
 use crate::store::{Call, Failure, LimitCall};
 
 /// A configuration, ready to decide.
@@ -35,7 +35,10 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Flow {
     checks: Vec<Check>,
-    scope: Scope,
+    /// How many of the checks each call is for, in their order.
+    covers: Vec<usize>,
+    /// Rules that would deny the request if they were enforced: it lacks their keys.
+    shadow_denied: Vec<RuleId>,
     /// By call; `None` until it is settled.
     results: Vec<Option<CallResult>>,
 }
@@ -56,6 +59,8 @@ pub struct Decision {
     pub subject: Option<String>,
     /// What is left of the limit that binds.
     pub quota: Option<Quota>,
+    /// Whether a rule would have denied it that isn't enforced on it; then that rule is the one that is told.
+    pub shadow_denied: bool,
     /// For how many milliseconds a request that goes on is to be held back before.
     pub delay_ms: u64,
     /// What is to be counted.
@@ -71,6 +76,13 @@ pub enum Kind {
     Denied {
         /// The longest wait of the limits that deny.
         retry_ms: Option<u64>,
+    },
+    /// No rule sees it.
+    Exempt,
+    /// It is refused before any rule, with this status.
+    Blocked {
+        /// HTTP status, 400..=599.
+        status: u16,
     },
     /// The store failed, and the rule says that nothing passes then.
     Failed,
@@ -103,6 +115,8 @@ pub enum Tally {
     Allowed,
     /// Denied, by whomever.
     Denied,
+    /// Would have been denied, were the rule enforced.
+    ShadowDenied,
     /// Let in with less than a fifth left.
     NearLimit,
     /// The store failed.
@@ -123,39 +137,50 @@ impl Limiter {
 
     /// The first step of a request. `now_ms` is the time since 1970, as all workers of the proxy see it.
     pub fn begin(&self, plan: Plan, data: &impl SharedData, now_ms: u64) -> Step {
-        if let Some(rule) = plan.denied {
-            return Step::Decide(Decision {
-                kind: Kind::Denied { retry_ms: None },
-                source: None,
-                rule: Some(rule),
-                subject: None,
-                quota: None,
-                delay_ms: 0,
-                tally: vec![(rule, Tally::Denied)],
-            });
+        let Checks { checks, denied, shadow_denied, .. } = match plan {
+            Plan::Exempt => return Step::Decide(Decision::of(Kind::Exempt)),
+            Plan::Blocked { status } => return Step::Decide(Decision::of(Kind::Blocked { status })),
+            Plan::Checks(plan) => plan,
+        };
+        if let Some(rule) = denied {
+            let kind = Kind::Denied { retry_ms: None };
+            return Step::Decide(Decision { rule: Some(rule), tally: vec![(rule, Tally::Denied)], ..Decision::of(kind) });
         }
-        if plan.checks.is_empty() {
+        if checks.is_empty() && shadow_denied.is_empty() {
             return Step::Continue;
         }
         let Some(store) = &self.store else {
-            let checks: Vec<Judged<'_>> = self.judge(&plan.checks).collect();
-            return Step::Decide(decide_locally(checks, Vec::new(), data, now_ms));
+            let (enforced, shadow) = self.judge(&checks).partition(|judged: &Judged<'_>| judged.check.enforced);
+            let decide = |checks: Vec<Judged<'_>>| decide_locally(checks, Vec::new(), data, now_ms);
+            return Step::Decide(combined(enforced, shadow, &shadow_denied, decide));
         };
-        let calls: Vec<Call> = match store.scope {
-            Scope::Request => vec![self.call(store, &plan.checks)],
-            Scope::Rule => plan.checks.iter().map(|check| self.call(store, std::slice::from_ref(check))).collect(),
+        // A rule that isn't enforced has a call of its own: what it denies is charged to the others all the same.
+        let together = match store.scope {
+            Scope::Request => checks.iter().filter(|check| check.enforced).count(),
+            Scope::Rule => 0,
         };
-        let results = calls.iter().map(|_| None).collect();
-        Step::Ask(Flow { checks: plan.checks, scope: store.scope, results }, calls)
+        let alone = checks.len().saturating_sub(together);
+        let covers: Vec<usize> =
+            Some(together).filter(|count| *count > 0).into_iter().chain(std::iter::repeat_n(1, alone)).collect();
+        let mut rest = checks.as_slice();
+        let calls = covers.iter().map(|count| {
+            let (these, after) = rest.split_at_checked(*count).unwrap_or((rest, &[]));
+            rest = after;
+            self.call(store, these)
+        });
+        let calls: Vec<Call> = calls.collect();
+        let results = covers.iter().map(|_| None).collect();
+        let flow = Flow { checks, covers, shadow_denied, results };
+        if calls.is_empty() { Step::Decide(flow.decide(self, data, now_ms)) } else { Step::Ask(flow, calls) }
     }
 
     fn call(&self, store: &Store, checks: &[Check]) -> Call {
         let mut limits = Vec::new();
         for Judged { check, rule, .. } in self.judge(checks) {
-            for limit in &rule.limits {
+            for limit in &check.limits.limits {
                 let mut key = Vec::with_capacity(64);
                 redis_key(&mut key, &store.key_prefix, &rule.name, &check.subject, limit);
-                limits.push(LimitCall { key, limit, cost: rule.cost });
+                limits.push(LimitCall { key, limit, cost: check.cost });
             }
         }
         Call::new(&limits)
@@ -181,40 +206,82 @@ impl Flow {
 
     /// The decision, once all calls are settled; one that isn't counts as failed.
     pub fn decide(self, limiter: &Limiter, data: &impl SharedData, now_ms: u64) -> Decision {
-        let Flow { checks, scope, results } = self;
-        let mut results: Vec<CallResult> =
-            results.into_iter().map(|result| result.unwrap_or(Err(Failure::Disconnected))).collect();
-        if scope == Scope::Request {
-            results = shared_out(results.pop(), limiter.judge(&checks).map(|judged| judged.rule.limits.len()));
-        }
-        let (mut answered, mut failed) = (Vec::new(), Vec::new());
-        for (judged, result) in limiter.judge(&checks).zip(results) {
-            match result {
-                Ok(verdicts) => answered.push(Judged { verdicts, ..judged }),
-                Err(_) => failed.push(judged),
-            }
-        }
-        let errors = failed.iter().map(|judged| (judged.check.rule, Tally::Error)).collect();
-        if let Some(judged) = failed.iter().find(|judged| judged.rule.on_error == OnError::Deny) {
-            return judged.decision(Kind::Failed, None, None, errors);
-        }
-        // A clean denial stands, whatever the rules with failures would say, and charges nothing here.
-        if answered.iter().any(Judged::denies) {
-            return denied(&answered, Source::Redis, errors);
-        }
-        let (by_bucket, let_in): (Vec<_>, Vec<_>) =
-            failed.into_iter().partition(|judged| judged.rule.on_error == OnError::Local);
-        let mut tally: Vec<_> = errors;
-        tally.extend(let_in.iter().map(|judged| (judged.check.rule, Tally::Allowed)));
-        if by_bucket.is_empty() {
-            return held_back(allowed(&answered, &let_in, Source::Redis, tally), &answered);
-        }
-        tally.extend(answered.iter().flat_map(|judged| judged.admissions(Source::Redis)));
-        held_back(decide_locally(by_bucket, tally, data, now_ms), &answered)
+        let Flow { checks, covers, shadow_denied, results } = self;
+        let mut results = shared_out(&checks, &covers, results).into_iter();
+        let judged = limiter.judge(&checks).map(|judged| (judged, results.next().unwrap_or(Err(Failure::Disconnected))));
+        let (enforced, shadow) = judged.partition(|(judged, _)| judged.check.enforced);
+        combined(enforced, shadow, &shadow_denied, |checks| settled(checks, data, now_ms))
     }
 }
 
+/// The decision of the checks that are enforced, and beside it what each of the others would have come to.
+fn combined<T>(enforced: Vec<T>, shadow: Vec<T>, missing: &[RuleId], decide: impl Fn(Vec<T>) -> Decision) -> Decision {
+    let mut decision = if enforced.is_empty() { Decision::of(Kind::Allowed) } else { decide(enforced) };
+    for check in shadow {
+        decision.beside(decide(vec![check]));
+    }
+    for rule in missing {
+        let tally = vec![(*rule, Tally::Denied)];
+        decision.beside(Decision { rule: Some(*rule), tally, ..Decision::of(Kind::Denied { retry_ms: None }) });
+    }
+    decision
+}
+
+/// What checks come to, each with what the store said of it.
+fn settled(checks: Vec<(Judged<'_>, CallResult)>, data: &impl SharedData, now_ms: u64) -> Decision {
+    let (mut answered, mut failed) = (Vec::new(), Vec::new());
+    for (judged, result) in checks {
+        match result {
+            Ok(verdicts) => answered.push(Judged { verdicts, ..judged }),
+            Err(_) => failed.push(judged),
+        }
+    }
+    let errors = failed.iter().map(|judged| (judged.check.rule, Tally::Error)).collect();
+    if let Some(judged) = failed.iter().find(|judged| judged.rule.on_error == OnError::Deny) {
+        return judged.decision(Kind::Failed, None, None, errors);
+    }
+    // A clean denial stands, whatever the rules with failures would say, and charges nothing here.
+    if answered.iter().any(Judged::denies) {
+        return denied(&answered, Source::Redis, errors);
+    }
+    let (by_bucket, let_in): (Vec<_>, Vec<_>) =
+        failed.into_iter().partition(|judged| judged.rule.on_error == OnError::Local);
+    let mut tally: Vec<_> = errors;
+    tally.extend(let_in.iter().map(|judged| (judged.check.rule, Tally::Allowed)));
+    if by_bucket.is_empty() {
+        return held_back(allowed(&answered, &let_in, Source::Redis, tally), &answered);
+    }
+    tally.extend(answered.iter().flat_map(|judged| judged.admissions(Source::Redis)));
+    held_back(decide_locally(by_bucket, tally, data, now_ms), &answered)
+}
+
 impl Decision {
+    /// A decision with nothing to tell but what it is.
+    fn of(kind: Kind) -> Decision {
+        Decision {
+            kind,
+            source: None,
+            rule: None,
+            subject: None,
+            quota: None,
+            shadow_denied: false,
+            delay_ms: 0,
+            tally: Vec::new(),
+        }
+    }
+
+    /// Adds what a rule that isn't enforced would have made of the request.
+    fn beside(&mut self, shadow: Decision) {
+        let told = shadow.tally.into_iter().filter(|(_, tally)| *tally != Tally::Delayed);
+        self.tally
+            .extend(told.map(|(rule, tally)| (rule, if tally == Tally::Denied { Tally::ShadowDenied } else { tally })));
+        let denies = matches!(shadow.kind, Kind::Denied { .. }) && self.kind == Kind::Allowed && !self.shadow_denied;
+        if denies || self.rule.is_none() {
+            (self.rule, self.subject, self.source) = (shadow.rule, shadow.subject, shadow.source);
+        }
+        self.shadow_denied |= denies;
+    }
+
     /// What becomes of a request that was to be held back where no more can be: it is denied. It has been charged, but to let
     /// it go on at once would be what the limit is there to prevent.
     pub fn without_room(self) -> Decision {
@@ -258,8 +325,8 @@ impl Judged<'_> {
     /// The verdicts with their limits.
     fn limits(&self, source: Source) -> impl Iterator<Item = (&Limit, &Verdict)> {
         let limits = match source {
-            Source::Redis => &self.rule.limits,
-            Source::Local => &self.rule.local_limits,
+            Source::Redis => &self.check.limits.limits,
+            Source::Local => &self.check.limits.local,
         };
         limits.iter().zip(&self.verdicts)
     }
@@ -276,19 +343,25 @@ impl Judged<'_> {
 
     fn decision(&self, kind: Kind, source: Option<Source>, quota: Option<Quota>, tally: Vec<(RuleId, Tally)>) -> Decision {
         let subject = Some(self.check.subject.as_str().to_owned());
-        Decision { kind, source, rule: Some(self.check.rule), subject, quota, delay_ms: 0, tally }
+        Decision { source, rule: Some(self.check.rule), subject, quota, tally, ..Decision::of(kind) }
     }
 }
 
-/// The result of the one call for all checks, as one for each check.
-fn shared_out(result: Option<CallResult>, limits: impl Iterator<Item = usize>) -> Vec<CallResult> {
-    match result.unwrap_or(Err(Failure::Disconnected)) {
-        Ok(verdicts) => {
-            let mut verdicts = verdicts.into_iter();
-            limits.map(|count| Ok(verdicts.by_ref().take(count).collect())).collect()
+/// The results of calls, as one for each check.
+fn shared_out(checks: &[Check], covers: &[usize], results: Vec<Option<CallResult>>) -> Vec<CallResult> {
+    let mut checks = checks.iter();
+    let mut shared = Vec::with_capacity(checks.len());
+    for (covered, result) in covers.iter().zip(results) {
+        let limits = checks.by_ref().take(*covered).map(|check| check.limits.limits.len());
+        match result.unwrap_or(Err(Failure::Disconnected)) {
+            Ok(verdicts) => {
+                let mut verdicts = verdicts.into_iter();
+                shared.extend(limits.map(|count| Ok(verdicts.by_ref().take(count).collect())));
+            }
+            Err(failure) => shared.extend(limits.map(|_| Err(failure.clone()))),
         }
-        Err(failure) => limits.map(|_| Err(failure.clone())).collect(),
     }
+    shared
 }
 
 /// Checks that the buckets of this proxy decide; `tally` is what others have to count already.
@@ -302,14 +375,14 @@ fn decide_locally(
         .iter()
         .flat_map(|judged| {
             let Judged { check, rule, .. } = *judged;
-            rule.local_limits.iter().map(|limit| Charge::new(&rule.name, &check.subject, limit, rule.cost))
+            check.limits.local.iter().map(|limit| Charge::new(&rule.name, &check.subject, limit, check.cost))
         })
         .collect();
     match local::charge_all(data, &charges, now_ms) {
         Ok(verdicts) => {
             let mut verdicts = verdicts.into_iter();
             for judged in &mut checks {
-                judged.verdicts = verdicts.by_ref().take(judged.rule.local_limits.len()).collect();
+                judged.verdicts = verdicts.by_ref().take(judged.check.limits.local.len()).collect();
             }
         }
         // There is nobody left to ask, and a proxy without shared data can't be told from one without limits.
@@ -368,7 +441,7 @@ fn bound<'a>(
             let quota = Quota { limit: limit.burst(), remaining: remaining.min(limit.burst()), reset_ms };
             judged.decision(kind, Some(source), Some(quota), tally)
         }
-        None => Decision { kind, source: Some(source), rule: None, subject: None, quota: None, delay_ms: 0, tally },
+        None => Decision { source: Some(source), tally, ..Decision::of(kind) },
     }
 }
 

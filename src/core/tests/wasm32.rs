@@ -11,26 +11,16 @@ use weir_core::answer;
 use weir_core::config::Config;
 use weir_core::flow::{Decision, Kind, Limiter, Step};
 use weir_core::local::{SharedData, Unavailable};
-use weir_core::request::Request;
+use weir_core::request::Sample;
+use weir_core::rules::{LiveOverrides, Plan, Surroundings};
 use weir_core::store::{Decoder, Effect, Link, Malformed, Reply, Ticket, Unframer};
 
 /// A moment whose milliseconds and microseconds don't fit into 32 bits.
 const NOW_MS: u64 = 1_800_000_000_000;
 
-struct Client(&'static [u8]);
-
-impl Request for Client {
-    fn header(&self, name: &str) -> Option<Vec<u8>> {
-        (name == "x-api-key").then(|| self.0.to_vec())
-    }
-
-    fn source_address(&self) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn route(&self) -> Option<Vec<u8>> {
-        None
-    }
+fn plan(limiter: &Limiter) -> Plan {
+    let request = Sample::new([("x-api-key", "k")]);
+    limiter.rules.plan(&request, Surroundings { route: None, live: &LiveOverrides::default(), roll: 0 })
 }
 
 #[derive(Default)]
@@ -53,7 +43,7 @@ fn limiter(store: &str, limit: &str) -> Limiter {
 }
 
 fn decide(limiter: &Limiter, data: &Data, now_ms: u64) -> Decision {
-    match limiter.begin(limiter.rules.plan(&Client(b"k")), data, now_ms) {
+    match limiter.begin(plan(limiter), data, now_ms) {
         Step::Decide(decision) => decision,
         step => panic!("{step:?}"),
     }
@@ -69,9 +59,7 @@ fn a_request_is_asked_of_redis_and_let_in() {
     let mut link = Link::new(limiter.store.as_ref().unwrap());
     let now_us = NOW_MS * 1000;
     let (mut effects, data) = (Vec::new(), Data::default());
-    let Step::Ask(mut flow, calls) = limiter.begin(limiter.rules.plan(&Client(b"k")), &data, NOW_MS) else {
-        panic!("Redis is to be asked")
-    };
+    let Step::Ask(mut flow, calls) = limiter.begin(plan(&limiter), &data, NOW_MS) else { panic!("Redis is to be asked") };
     for call in calls {
         link.ask(Ticket { request: 7, part: 0 }, call, now_us, &mut effects);
     }

@@ -18,6 +18,7 @@ fn decision(kind: Kind, quota: Option<Quota>) -> Decision {
         rule: Some(rule(&rules())),
         subject: Some("acme".to_owned()),
         quota,
+        shadow_denied: false,
         delay_ms: 0,
         tally: Vec::new(),
     }

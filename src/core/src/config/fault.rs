@@ -20,6 +20,26 @@ impl Fault {
         Fault { path: path.to_owned(), value: Some(shown(value)), message: message.into() }
     }
 
+    /// A fault of a text that only the host can judge.
+    pub fn of_text(path: &str, text: &str, message: impl Into<String>) -> Fault {
+        Fault::new(path, &Value::from(text), message)
+    }
+
+    /// Where it is: `rules[0].limits[0]`; empty for the configuration as a whole.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The value that is there, as JSON, cut where it is long; `None` where there is none to show.
+    pub fn value(&self) -> Option<&str> {
+        self.value.as_deref()
+    }
+
+    /// What is wrong, and what is allowed.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// A fault that has no value to show: a field that isn't there, or text that can't be read at all.
     pub(crate) fn bare(path: &str, message: impl Into<String>) -> Fault {
         Fault { path: path.to_owned(), value: None, message: message.into() }

@@ -22,24 +22,25 @@ pub(crate) fn read(bytes: &[u8]) -> Result<(Value, Origin), Fault> {
     match serde_json::from_slice::<Unique>(bytes) {
         Ok(Unique(value)) => Ok((value, Origin::Json)),
         Err(error) => match prost_types::Struct::decode(bytes) {
-            Ok(fields) if bytes.first() == Some(&0x0a) => Ok((object(fields), Origin::Struct)),
+            Ok(fields) if bytes.first() == Some(&0x0a) => Ok((json(fields), Origin::Struct)),
             _ => Err(Fault::bare("", format!("neither JSON nor a protobuf Struct: {error}"))),
         },
     }
 }
 
-fn object(message: prost_types::Struct) -> Value {
-    Value::Object(message.fields.into_iter().map(|(name, value)| (name, json(value))).collect())
+/// A protobuf `Struct` as JSON.
+pub(crate) fn json(message: prost_types::Struct) -> Value {
+    Value::Object(message.fields.into_iter().map(|(name, value)| (name, json_value(value))).collect())
 }
 
-fn json(value: prost_types::Value) -> Value {
+fn json_value(value: prost_types::Value) -> Value {
     match value.kind {
         None | Some(Kind::NullValue(_)) => Value::Null,
         Some(Kind::NumberValue(number)) => Number::from_f64(number).map_or(Value::Null, Value::Number),
         Some(Kind::StringValue(text)) => Value::String(text),
         Some(Kind::BoolValue(flag)) => Value::Bool(flag),
-        Some(Kind::StructValue(fields)) => object(fields),
-        Some(Kind::ListValue(list)) => Value::Array(list.values.into_iter().map(json).collect()),
+        Some(Kind::StructValue(fields)) => json(fields),
+        Some(Kind::ListValue(list)) => Value::Array(list.values.into_iter().map(json_value).collect()),
     }
 }
 

@@ -1,12 +1,13 @@
 //! Reads a JSON value field by field and notes every fault on the way, so that all of them are told in one pass.
 
 use super::fault::{Fault, did_you_mean};
+use super::text;
 use serde_json::{Map, Value};
 use std::ops::RangeInclusive;
 
 /// What the configuration came as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub enum Origin {
     /// JSON text.
     Json,
     /// A protobuf `Struct`. Envoy turns the fractions of a YAML file into strings there (`0.5` arrives as `"0.5"`).
@@ -17,6 +18,9 @@ pub(crate) enum Origin {
 pub(crate) struct Reader {
     origin: Origin,
     faults: Vec<Fault>,
+    expressions: Vec<(String, String)>,
+    /// Whether the configuration has a store.
+    pub(crate) has_store: bool,
 }
 
 /// An object and where it is.
@@ -44,13 +48,29 @@ impl<'v> Object<'v> {
     }
 }
 
+impl<'v> Item<'v> {
+    /// A field of an object, where it is given.
+    pub(crate) fn field(&self, name: &str) -> Option<Item<'v>> {
+        self.value.get(name).map(|value| Item { path: format!("{}.{name}", self.path), value })
+    }
+}
+
 impl Reader {
     pub(crate) fn new(origin: Origin) -> Reader {
-        Reader { origin, faults: Vec::new() }
+        Reader { origin, faults: Vec::new(), expressions: Vec::new(), has_store: false }
     }
 
     pub(crate) fn into_faults(self) -> Vec<Fault> {
         self.faults
+    }
+
+    /// Notes a CEL expression.
+    pub(crate) fn expression(&mut self, item: &Item<'_>, text: &str) {
+        self.expressions.push((item.path.clone(), text.to_owned()));
+    }
+
+    pub(crate) fn take_expressions(&mut self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.expressions)
     }
 
     /// Notes a fault of a value.
@@ -98,15 +118,54 @@ impl Reader {
         }
     }
 
+    /// The value as an object of one to `most` fields of any names.
+    pub(crate) fn map<'v>(&mut self, item: &Item<'v>, most: usize, wanted: &str) -> Option<Vec<(&'v String, Item<'v>)>> {
+        match item.value {
+            Value::Object(map) if (1..=most).contains(&map.len()) => {
+                let field = |(name, value)| (name, Item { path: format!("{}.{name}", item.path), value });
+                Some(map.iter().map(field).collect())
+            }
+            _ => self.fault(item, format!("an object with 1 to {most} fields is wanted: {wanted}")),
+        }
+    }
+
+    /// The value as a boolean.
+    pub(crate) fn flag(&mut self, item: &Item<'_>) -> Option<bool> {
+        match item.value.as_bool() {
+            Some(flag) => Some(flag),
+            None => self.fault(item, "true or false is wanted"),
+        }
+    }
+
+    /// The value as a duration.
+    pub(crate) fn duration(&mut self, item: &Item<'_>, least_ms: u64, most_ms: u64) -> Option<u64> {
+        let given = item.value.as_str().and_then(text::duration_ms);
+        match given.filter(|ms| (least_ms..=most_ms).contains(ms)) {
+            Some(ms) => Some(ms),
+            None => {
+                let range = format!("{} to {}", text::spelled(least_ms), text::spelled(most_ms));
+                self.fault(item, format!("a duration from {range} is wanted, such as 50ms or 1s"))
+            }
+        }
+    }
+
     /// The value as an integer. `500000.0` and `5e5` are integers: a `Struct` has no others.
     pub(crate) fn integer(&mut self, item: &Item<'_>, range: RangeInclusive<u64>) -> Option<u64> {
+        self.integer_or(item, range, "")
+    }
+
+    /// The same where something else may stand too.
+    pub(crate) fn integer_or(&mut self, item: &Item<'_>, range: RangeInclusive<u64>, other: &str) -> Option<u64> {
         let integer = match item.value {
             Value::Number(number) => number.as_u64().or_else(|| number.as_f64().and_then(whole)),
             _ => None,
         };
         match integer.filter(|n| range.contains(n)) {
             Some(integer) => Some(integer),
-            None => self.fault(item, format!("an integer from {} to {} is wanted", range.start(), range.end())),
+            None => {
+                let other = if other.is_empty() { String::new() } else { format!(", or {other}") };
+                self.fault(item, format!("an integer from {} to {} is wanted{other}", range.start(), range.end()))
+            }
         }
     }
 

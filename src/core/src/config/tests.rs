@@ -2,6 +2,8 @@ mod faults;
 
 use super::*;
 use crate::limit::MAX_COUNT;
+use crate::request::Network;
+use crate::rules::{ForwardedBy, HeaderMatch, HeaderTest, HostMatch, PathMatch, Source, Template};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -35,16 +37,14 @@ fn parsed(configuration: &Value) -> Config {
 
 #[test]
 fn every_fault_is_told_in_one_pass_with_its_path_its_value_and_what_is_allowed() {
-    for (configuration, wanted) in faults::CONFIGURATIONS {
-        assert_eq!(lines(configuration), *wanted, "{configuration}");
-    }
-    for (fields, wanted) in faults::FIELDS {
-        assert_eq!(lines(&put(good(), fields).to_string()), *wanted, "{fields}");
-    }
-    for (fields, wanted) in faults::RULE_FIELDS {
-        let wanted: Vec<String> = wanted.iter().map(|line| format!("rules[0].{line}")).collect();
-        assert_eq!(lines(&with_rule(fields).to_string()), wanted, "{fields}");
-    }
+    let owned = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+    let below = |lines: &[&str]| lines.iter().map(|line| format!("rules[0].{line}")).collect::<Vec<_>>();
+    let whole = faults::CONFIGURATIONS.iter().map(|(text, wanted)| ((*text).to_owned(), owned(wanted)));
+    let fields = faults::FIELDS.iter().map(|(fields, wanted)| (put(good(), fields).to_string(), owned(wanted)));
+    let rule = faults::RULE_FIELDS.iter().map(|(fields, wanted)| (with_rule(fields).to_string(), below(wanted)));
+    let told = whole.chain(fields).chain(rule).map(|(configuration, wanted)| (lines(&configuration), wanted, configuration));
+    let wrong: Vec<_> = told.filter(|(told, wanted, _)| told != wanted).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]
@@ -56,7 +56,9 @@ fn what_is_not_given_has_the_documented_default() {
     assert_eq!((config.response.status, config.response.ratelimit_headers), (429, true));
     assert_eq!(config.response.body, r#"{"message":"Too many requests"}"#);
     let rule = &config.rules[0];
-    assert_eq!((rule.cost, rule.on_missing, rule.on_error), (1, OnMissing::Skip, OnError::Local));
+    assert_eq!((&rule.cost, rule.on_missing, rule.on_error), (&Cost::Fixed(1), OnMissing::Skip, OnError::Local));
+    assert_eq!((rule.select, rule.enforce_percent, rule.live_every_ms), (Select::Always, 100, None));
+    assert_eq!(config.client_ip, ClientIp { header: None, ipv4_prefix: 32, ipv6_prefix: 64 });
     assert_eq!((rule.share, rule.mode), (1.0, Mode::Enforce));
     assert_eq!(parsed(&good()).store, None);
 }
@@ -66,37 +68,133 @@ fn every_field_is_taken_over() {
     let config = parsed(&json!({
         "store": {"transport": "redis", "cluster": "c", "timeout": "1s", "key_prefix": "a:b", "scope": "rule",
                   "breaker": {"failures": 1000, "open": "1h"}},
+        "client_ip": {"from": "header", "header": "X-Real-IP", "trusted_hops": 2, "ipv6_prefix": 56, "ipv4_prefix": 24},
+        "exempt": [{"path": {"exact": "/healthz"}}],
+        "block": [{"ip": ["203.0.113.0/24"]}, {"methods": ["TRACE"], "status": 405}],
         "response": {"status": 503, "body": "no", "content_type": "text/plain", "headers": []},
         "rules": [{
-            "name": "a-b_1", "match": {"path": {"prefix": "/V1/"}, "methods": ["GET"], "hosts": ["API.example.com"]},
-            "key": ["header:X-Key | ip", "const:a|path"], "limits": ["10/s"], "algorithm": "token_bucket", "cost": 0,
-            "on_missing": "deny", "on_error": "allow", "local": {"share": 0.5}, "mode": "off",
+            "name": "a-b_1", "select": "route",
+            "match": {
+                "path": {"prefix": "/V1/"}, "methods": ["GET"], "hosts": ["API.example.com", "*.Example.net"],
+                "headers": [{"name": "X-Plan", "exact": "gold", "invert": true}, {"name": "x-b"}],
+                "ip": ["198.51.100.0/24"], "not": {"path": {"template": "/V1/*/ping"}},
+            },
+            "when": " request.size < 1000 ",
+            "key": ["header:X-Key | ip", "const:a|path"], "limits": "unlimited", "algorithm": "fixed_window",
+            "cost": {"from": "header:x-cost | const:2", "default": 3, "max": 9},
+            "tiers": {"by": "jwt:plan", "values": {"free": ["1/s"], "internal": "unlimited"}},
+            "overrides": {"acme": ["5/s token_bucket", "5/s"]}, "live_overrides": {},
+            "on_missing": "deny", "on_error": "allow", "local": {"share": 0.5}, "mode": "shadow", "enforce_percent": 50,
         }],
     }));
     let breaker = Breaker { failures: 1000, open_ms: 3_600_000 };
     let store = Store { cluster: "c".into(), timeout_ms: 1000, key_prefix: "a:b".into(), scope: Scope::Rule, breaker };
     assert_eq!(config.store, Some(store));
+    let by = ForwardedBy { name: "x-real-ip".into(), trusted_hops: 2 };
+    assert_eq!(config.client_ip, ClientIp { header: Some(by), ipv4_prefix: 24, ipv6_prefix: 56 });
+    assert_eq!(config.exempt, [Match { path: Some(PathMatch::exact("/healthz")), ..Match::default() }]);
+    let blocked = Match { ip: vec![Network::parse("203.0.113.0/24").unwrap()], ..Match::default() };
+    assert_eq!(config.block, [(blocked, 403), (Match { methods: vec!["TRACE".into()], ..Match::default() }, 405)]);
     let response = Response { status: 503, body: "no".into(), content_type: "text/plain".into(), ratelimit_headers: false };
     assert_eq!(config.response, response);
+    let window = |count| Limit::new(Algorithm::FixedWindow, count, 1000).unwrap();
+    let not = Match { path: Some(PathMatch::Template(Template::parse("/V1/*/ping").unwrap())), ..Match::default() };
     let rule = RuleConfig {
         name: "a-b_1".into(),
+        select: Select::Route,
         matches: Match {
             path: Some(PathMatch::prefix("/V1/")),
             methods: vec!["GET".into()],
-            hosts: vec!["api.example.com".into()],
+            hosts: vec![HostMatch::Exact("api.example.com".into()), HostMatch::Below("example.net".into())],
+            headers: vec![
+                HeaderMatch { name: "x-plan".into(), test: HeaderTest::Exact("gold".into()), invert: true },
+                HeaderMatch { name: "x-b".into(), test: HeaderTest::Present(true), invert: false },
+            ],
+            ip: vec![Network::parse("198.51.100.0/24").unwrap()],
+            not: Some(Box::new(not)),
         },
+        when: Some("request.size < 1000".into()),
         key: vec![
             KeyPart::new(vec![Source::Header("x-key".into()), Source::Ip]),
             KeyPart::new(vec![Source::Const("a".into()), Source::Path]),
         ],
-        limits: vec![Limit::token_bucket(10, 1000, 10).unwrap()],
-        cost: 0,
+        limits: Limits::Unlimited,
+        algorithm: Algorithm::FixedWindow,
+        cost: Cost::From {
+            source: KeyPart::new(vec![Source::Header("x-cost".into()), Source::Const("2".into())]),
+            default: 3,
+            max: 9,
+        },
+        tiers: Some(Tiers {
+            by: KeyPart::new(vec![Source::Jwt("plan".into())]),
+            values: [("free".into(), Limits::These(vec![window(1)])), ("internal".into(), Limits::Unlimited)].into(),
+        }),
+        overrides: [("acme".into(), Limits::These(vec![Limit::token_bucket(5, 1000, 5).unwrap(), window(5)]))].into(),
+        live_every_ms: Some(10_000),
         on_missing: OnMissing::Deny,
         on_error: OnError::Allow,
         share: 0.5,
-        mode: Mode::Off,
+        mode: Mode::Shadow,
+        enforce_percent: 50,
     };
     assert_eq!(config.rules, [rule]);
+    assert_eq!(config.expressions, [("rules[0].when".to_owned(), "request.size < 1000".to_owned())]);
+}
+
+/// The source that a text is; of alternatives, how many.
+fn source(text: &str) -> (Option<Source>, usize) {
+    let rule = parsed(&with_rule(&json!({"key": [text]}).to_string())).rules.remove(0);
+    let KeyPart { alternatives } = rule.key.into_iter().next().unwrap();
+    let count = alternatives.len();
+    (alternatives.into_iter().next(), count)
+}
+
+#[test]
+fn every_source_is_read() {
+    let property = |path: &str| Source::Property(path.replace('/', "\0"));
+    let table = [
+        ("header:X-Api-Key", Source::Header("x-api-key".into())),
+        ("cookie:SID", Source::Cookie("SID".into())),
+        ("query:api key", Source::Query("api key".into())),
+        ("ip", Source::Ip),
+        ("path", Source::Path),
+        ("path:2", Source::PathSegment(2)),
+        ("method", Source::Method),
+        ("host", Source::Host),
+        ("route", property("xds/route_name")),
+        ("virtual_host", property("xds/virtual_host_name")),
+        ("cluster", property("xds/cluster_name")),
+        ("jwt:https://example.com/plan", Source::Jwt("https://example.com/plan".into())),
+        ("metadata:envoy.filters.http.jwt_authn/payload/sub", {
+            Source::Metadata(["envoy.filters.http.jwt_authn", "payload", "sub"].map(str::to_owned).to_vec())
+        }),
+        ("filter_state:a/b", Source::Property("filter_state\0a/b".into())),
+        ("property:connection/requested_server_name", property("connection/requested_server_name")),
+        ("cel: a || b ", Source::Cel("a || b".into())),
+        ("const: x:y ", Source::Const(" x:y".into())),
+    ];
+    for (text, wanted) in table {
+        assert_eq!(source(text), (Some(wanted), 1), "{text}");
+    }
+    for (text, count) in [
+        ("ip|path | host", 3),
+        ("cel:a || b | ip", 2),
+        ("cel:'a|b' + \"c|d\" | ip", 2),
+        (r"cel:'\'|' | ip", 2),
+        ("cel:a|b", 2),
+        ("const:a|ip", 2),
+    ] {
+        if text == "cel:a|b" {
+            assert_eq!(lines(&with_rule(&json!({"key": [text]}).to_string()).to_string()).len(), 1, "`b` is no source");
+        } else {
+            assert_eq!(source(text).1, count, "{text}");
+        }
+    }
+}
+
+#[test]
+fn off_without_quotes_is_off_as_yaml_reads_it() {
+    assert_eq!(parsed(&with_rule(r#"{"mode":false}"#)).rules[0].mode, Mode::Off);
 }
 
 #[test]
@@ -117,7 +215,11 @@ fn limits_are_read_in_every_spelling() {
     for (text, (count, window_ms, burst)) in table {
         let mut value = good();
         value["rules"][0]["limits"][0] = text.clone();
-        assert_eq!(parsed(&value).rules[0].limits, [Limit::token_bucket(count, window_ms, burst).unwrap()], "{text}");
+        assert_eq!(
+            parsed(&value).rules[0].limits,
+            Limits::These(vec![Limit::token_bucket(count, window_ms, burst).unwrap()]),
+            "{text}"
+        );
     }
 }
 
@@ -136,7 +238,7 @@ fn a_rule_has_up_to_eight_limits_of_any_algorithm() {
         window(Algorithm::SlidingWindow, 7, 3000),
         window(Algorithm::SlidingWindow, 8, 4000),
     ];
-    assert_eq!(parsed(&with_rule(fields)).rules[0].limits, wanted);
+    assert_eq!(parsed(&with_rule(fields)).rules[0].limits, Limits::These(wanted.to_vec()));
 }
 
 #[test]
@@ -152,7 +254,7 @@ fn a_leaky_bucket_says_how_many_may_wait_and_how_long() {
     for (text, wanted) in table {
         let mut value = good();
         value["rules"][0]["limits"][0] = text.clone();
-        assert_eq!(parsed(&value).rules[0].limits, [wanted.unwrap()], "{text}");
+        assert_eq!(parsed(&value).rules[0].limits, Limits::These(vec![wanted.unwrap()]), "{text}");
     }
 }
 
@@ -207,7 +309,7 @@ fn a_struct_says_the_same_as_json() {
         lines,
         [
             "rules[0].limits[0]: \"0/s\": a count of 0 would deny every request; allowed: 1 to 9007199254740991",
-            "rules[0].cost: 1.5: an integer from 0 to 2147483648 is wanted",
+            "rules[0].cost: 1.5: an integer from 0 to 2147483648 is wanted, or an object with from, default and max",
         ]
     );
 }

@@ -44,6 +44,15 @@ pub(crate) fn duration_ms(text: &str) -> Option<u64> {
     (!text.is_empty()).then_some(total)
 }
 
+/// A duration as it is written.
+pub(crate) fn spelled(ms: u64) -> String {
+    match ms {
+        _ if ms.is_multiple_of(3_600_000) => format!("{}h", ms / 3_600_000),
+        _ if ms.is_multiple_of(1000) => format!("{}s", ms / 1000),
+        _ => format!("{ms}ms"),
+    }
+}
+
 /// Milliseconds of a window: `min`, `day`, `10s`.
 ///
 /// # Errors

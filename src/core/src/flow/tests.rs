@@ -1,5 +1,6 @@
 use super::*;
-use crate::request::Request;
+use crate::request::Sample;
+use crate::rules::{LiveOverrides, Surroundings};
 use crate::store::Decoder;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,18 +25,9 @@ impl SharedData for Table {
     }
 }
 
-struct Key(Option<&'static str>);
-
-impl Request for Key {
-    fn header(&self, name: &str) -> Option<Vec<u8>> {
-        self.0.filter(|_| name == "k").map(|key| key.as_bytes().to_vec())
-    }
-    fn source_address(&self) -> Option<Vec<u8>> {
-        None
-    }
-    fn route(&self) -> Option<Vec<u8>> {
-        None
-    }
+fn plan(limiter: &Limiter, key: Option<&str>) -> Plan {
+    let request = Sample::new(key.map(|key| ("k", key)));
+    limiter.rules.plan(&request, Surroundings { route: None, live: &LiveOverrides::default(), roll: 0 })
 }
 
 /// A limiter whose rules are named `a`, `b`, …, with these fields each, and 60/min burst 5 where they have no limits.
@@ -53,7 +45,7 @@ fn limiter(scope: &str, rules: &[&str]) -> Limiter {
 }
 
 fn begin(limiter: &Limiter, data: &Table) -> Step {
-    limiter.begin(limiter.rules.plan(&Key(Some("acme"))), data, 0)
+    limiter.begin(plan(limiter, Some("acme")), data, 0)
 }
 
 /// The decision of a request whose calls end so.
@@ -92,14 +84,14 @@ const FAILED: CallResult = Err(Failure::Timeout);
 #[test]
 fn a_request_that_no_rule_applies_to_goes_on() {
     let limiter = limiter("request", &[""]);
-    let plan = limiter.rules.plan(&Key(None));
+    let plan = plan(&limiter, None);
     assert!(matches!(limiter.begin(plan, &Table::default(), 0), Step::Continue));
 }
 
 #[test]
 fn a_missing_key_can_deny() {
     let limiter = limiter("request", &[r#","on_missing":"deny""#]);
-    let plan = limiter.rules.plan(&Key(None));
+    let plan = plan(&limiter, None);
     let Step::Decide(decision) = limiter.begin(plan, &Table::default(), 0) else { panic!("not decided") };
     assert_eq!((decision.kind, decision.source), (Kind::Denied { retry_ms: None }, None));
     assert_eq!(tally(&limiter, &decision), ["a Denied"]);

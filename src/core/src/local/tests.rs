@@ -1,7 +1,7 @@
 use super::*;
 use crate::config::Config;
-use crate::request::Request;
-use crate::rules::{Check, Rules};
+use crate::request::Sample;
+use crate::rules::{LiveOverrides, Plan, Rules, Surroundings};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
@@ -54,21 +54,12 @@ impl SharedData for Contended {
 }
 
 fn subject(value: &str) -> Subject {
-    struct Header<'v>(&'v str);
-    impl Request for Header<'_> {
-        fn header(&self, _: &str) -> Option<Vec<u8>> {
-            Some(self.0.as_bytes().to_vec())
-        }
-        fn source_address(&self) -> Option<Vec<u8>> {
-            None
-        }
-        fn route(&self) -> Option<Vec<u8>> {
-            None
-        }
-    }
     let config = br#"{"rules":[{"name":"r","key":["header:k"],"limits":["1/s"]}]}"#;
-    let Check { subject, .. } = Rules::new(&Config::parse(config).unwrap()).plan(&Header(value)).checks.remove(0);
-    subject
+    let around = Surroundings { route: None, live: &LiveOverrides::default(), roll: 0 };
+    match Rules::new(&Config::parse(config).unwrap()).plan(&Sample::new([("k", value)]), around) {
+        Plan::Checks(mut checks) => checks.checks.remove(0).subject,
+        plan => panic!("{plan:?}"),
+    }
 }
 
 fn limit(count: u64, burst: u64) -> Limit {

@@ -1,10 +1,16 @@
 //! What a decision may ask of a request, and how it is read.
 
 mod address;
+mod fields;
+mod headers;
 mod path;
+mod sample;
 
-pub use address::{Network, network};
+pub use address::{Network, address, forwarded};
+pub use fields::{MAX_TOKEN, claim, cookie, integer, query};
+pub use headers::Headers;
 pub use path::normalise as path;
+pub use sample::Sample;
 
 use std::borrow::Cow;
 
@@ -12,13 +18,23 @@ use std::borrow::Cow;
 ///
 /// Whoever implements it answers from the host; tests answer from a table.
 pub trait Request {
-    /// The value of the header of that lower-case name, several lines joined with `,`. Pseudo-headers too.
-    fn header(&self, name: &str) -> Option<Vec<u8>>;
-    /// The client's address as `address:port`, as Envoy settled on it.
-    fn source_address(&self) -> Option<Vec<u8>>;
-    /// The name of the route.
-    fn route(&self) -> Option<Vec<u8>>;
+    /// All of its headers. It is asked for at most once a request.
+    fn headers(&self) -> Headers;
+
+    /// One of Envoy's attributes; the parts of its path are joined with NUL. `Ok(None)` where there is none of that name.
+    ///
+    /// # Errors
+    /// There is one, and it can't be given as bytes.
+    fn property(&self, path: &str) -> Result<Option<Vec<u8>>, Unreadable>;
+
+    /// The value of a CEL expression, as the host writes values: text as it is, a boolean as one byte. `None` where it has none
+    /// for this request.
+    fn evaluate(&self, expression: &str) -> Option<Vec<u8>>;
 }
+
+/// An attribute that can't be given as bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreadable;
 
 /// A host in lower case without its port; brackets of an IPv6 address stay.
 pub fn host(authority: &[u8]) -> Cow<'_, [u8]> {

@@ -1,7 +1,8 @@
-//! Where the parts of a key come from.
+//! Where the values of keys, costs and tiers come from.
 
-use super::matcher::Facts;
-use crate::request::{self, Request};
+use super::facts::Facts;
+use super::metadata;
+use crate::request::{self, Network, Request};
 use std::borrow::Cow;
 
 /// Where a value comes from.
@@ -9,24 +10,36 @@ use std::borrow::Cow;
 pub enum Source {
     /// The header of that lower-case name, trimmed.
     Header(String),
-    /// The client's address: an IPv4 address, or the /64 of an IPv6 address.
+    /// The first cookie of that name.
+    Cookie(String),
+    /// The first query parameter of that name, decoded.
+    Query(String),
+    /// The client's address, or the network that counts as one client.
     Ip,
     /// The normalised path.
     Path,
+    /// Its segment at this place, from 1.
+    PathSegment(usize),
     /// The method.
     Method,
     /// The host in lower case without its port.
     Host,
-    /// The name of Envoy's route.
-    Route,
+    /// A claim of the bearer token, which isn't verified here.
+    Jwt(String),
+    /// Dynamic metadata of an earlier filter: the filter's name, and the path of a value.
+    Metadata(Vec<String>),
+    /// An attribute of Envoy's, by its path joined with NUL.
+    Property(String),
+    /// The value of a CEL expression.
+    Cel(String),
     /// Always this text.
     Const(String),
 }
 
-/// One part of a rule's key: the first of its sources that has a value.
+/// A value's place in a request: the first of its sources that has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPart {
-    alternatives: Vec<Source>,
+    pub(crate) alternatives: Vec<Source>,
 }
 
 /// A part's value for a request.
@@ -53,24 +66,49 @@ impl KeyPart {
 }
 
 impl Source {
+    /// The trimmed value; `None` where nothing is left.
     fn value<'f, R: Request>(&'f self, facts: &'f Facts<'_, R>) -> Option<Cow<'f, [u8]>> {
-        let owned = |value: Option<Vec<u8>>| Some(Cow::Owned(request::trimmed(&value?)?.to_vec()));
-        let borrowed = |value: &'f [u8]| (!value.is_empty()).then_some(Cow::Borrowed(value));
-        match self {
-            Source::Header(name) => owned(facts.request.header(name)),
+        let value = match self {
+            Source::Header(name) => facts.header(name)?,
+            Source::Cookie(name) => Cow::Borrowed(request::cookie(facts.headers().lines("cookie"), name)?),
+            Source::Query(name) => Cow::Owned(request::query(facts.target(), name)?),
             Source::Ip => {
-                let network = request::network(&facts.request.source_address()?)?;
-                Some(Cow::Owned(network.to_string().into_bytes()))
+                let address = facts.address()?;
+                let network = Network::of(address, facts.client_ip.prefix(address));
+                Cow::Owned(network.to_string().into_bytes())
             }
-            Source::Path => borrowed(facts.path()),
-            Source::Method => borrowed(facts.method()),
-            Source::Host => borrowed(facts.host()),
-            Source::Route => owned(facts.request.route()),
-            Source::Const(text) => Some(Cow::Borrowed(text.as_bytes())),
+            Source::Path => Cow::Borrowed(facts.path()),
+            Source::PathSegment(place) => Cow::Borrowed(super::matcher::segments(facts.path()).nth(place.checked_sub(1)?)?),
+            Source::Method => Cow::Borrowed(facts.method()),
+            Source::Host => Cow::Borrowed(facts.host()),
+            Source::Jwt(name) => Cow::Owned(request::claim(&facts.header("authorization")?, name)?),
+            Source::Metadata(path) => Cow::Owned(metadata::text(facts.request, path)?),
+            Source::Property(path) => Cow::Owned(facts.property(path)?),
+            Source::Cel(expression) => Cow::Owned(facts.request.evaluate(expression)?),
+            Source::Const(text) => Cow::Borrowed(text.as_bytes()),
+        };
+        match value {
+            Cow::Borrowed(value) => request::trimmed(value).map(Cow::Borrowed),
+            Cow::Owned(value) => {
+                let trimmed = request::trimmed(&value)?;
+                Some(Cow::Owned(if trimmed.len() == value.len() { value } else { trimmed.to_vec() }))
+            }
         }
     }
 
     fn is_secret(&self) -> bool {
-        matches!(self, Source::Header(name) if matches!(name.as_str(), "authorization" | "proxy-authorization" | "cookie"))
+        const SECRET: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
+        match self {
+            Source::Header(name) => SECRET.contains(&name.as_str()),
+            Source::Cookie(_) => true,
+            Source::Property(path) => path
+                .strip_prefix("request\0headers\0")
+                .is_some_and(|name| SECRET.contains(&name.to_ascii_lowercase().as_str())),
+            Source::Cel(expression) => {
+                let expression = expression.to_ascii_lowercase();
+                SECRET.iter().any(|name| expression.contains(name))
+            }
+            _ => false,
+        }
     }
 }

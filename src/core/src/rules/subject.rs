@@ -5,9 +5,10 @@
 //! - parts are joined with `,`;
 //! - letters, digits and `- . _ : / @ + =` stand for themselves, every other byte is `%` and two hex digits;
 //! - a value of a part's second or later alternative begins with its number and `~` (`2~198.51.100.7`);
+//! - where a route has limits of its own, `!` and the route's name follow, and `!!` and its name for a virtual host;
 //! - a credential is `#` and 32 hex digits of its SHA-256; a subject that would be over 128 bytes is `##` and 32 digits of its own.
 
-use super::matcher::Facts;
+use super::facts::Facts;
 use super::source::{KeyPart, Value};
 use crate::limit::Limit;
 use crate::request::Request;
@@ -25,21 +26,41 @@ const MAX_BYTES: usize = 128;
 pub struct Subject(String);
 
 impl Subject {
-    /// The subject of a request under a rule's key; `None` where a part has no value.
-    pub(super) fn of<R: Request>(key: &[KeyPart], facts: &Facts<'_, R>) -> Option<Subject> {
+    /// The subject of a request under a rule's key.
+    ///
+    /// # Errors
+    /// The place of the first part that has no value.
+    pub(super) fn of<R: Request>(key: &[KeyPart], facts: &Facts<'_, R>) -> Result<Subject, usize> {
         let mut text = String::new();
         for (place, part) in key.iter().enumerate() {
             if place > 0 {
                 text.push(',');
             }
-            write_value(&mut text, &part.value(facts)?);
+            write_value(&mut text, &part.value(facts).ok_or(place)?);
         }
+        Ok(Subject::bounded(text))
+    }
+
+    /// The subject where it is counted by itself, under `mark` and a name.
+    pub(super) fn within(&self, mark: &str, name: &[u8]) -> Subject {
+        let mut text = format!("{}{mark}", self.0);
+        write_bytes(&mut text, name);
+        Subject::bounded(text)
+    }
+
+    fn bounded(mut text: String) -> Subject {
         if text.len() > MAX_BYTES {
             let digest = Digested::of(text.as_bytes());
             text.clear();
             write_to(&mut text, format_args!("#{digest}"));
         }
-        Some(Subject(text))
+        Subject(text)
+    }
+
+    /// Whether a text can be one.
+    pub(crate) fn is_one(text: &str) -> bool {
+        let allowed = |b: u8| is_plain(b) || b"%,~#!".contains(&b);
+        (1..=MAX_BYTES).contains(&text.len()) && text.bytes().all(allowed)
     }
 
     /// As it stands in keys and logs.
@@ -63,13 +84,22 @@ fn write_value(text: &mut String, value: &Value<'_>) {
     if value.secret {
         return write_to(text, format_args!("{}", Digested::of(&value.bytes)));
     }
-    for byte in value.bytes.iter().copied() {
-        if byte.is_ascii_alphanumeric() || b"-._:/@+=".contains(&byte) {
+    write_bytes(text, &value.bytes);
+}
+
+fn write_bytes(text: &mut String, bytes: &[u8]) {
+    for byte in bytes.iter().copied() {
+        if is_plain(byte) {
             text.push(char::from(byte));
         } else {
             write_to(text, format_args!("%{byte:02X}"));
         }
     }
+}
+
+/// A byte that stands for itself.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._:/@+=".contains(&byte)
 }
 
 fn write_to(text: &mut String, arguments: fmt::Arguments<'_>) {

@@ -89,7 +89,7 @@ pub fn verdicts(reply: Reply, limits: usize) -> Result<Vec<Verdict>, Failure> {
     let integers = match reply {
         Reply::Integers(integers) => integers,
         Reply::Error(text) => return Err(Failure::Error(text)),
-        Reply::Status(_) | Reply::Other => return Err(Failure::BadReply("not an array of integers")),
+        Reply::Texts(_) | Reply::Status(_) | Reply::Other => return Err(Failure::BadReply("not an array of integers")),
     };
     if Some(integers.len()) != limits.checked_mul(INTEGERS) {
         return Err(Failure::BadReply("not four integers for each limit"));
@@ -113,7 +113,7 @@ fn verdict(integers: &[i64]) -> Option<Verdict> {
     Some(Verdict { outcome, remaining, reset_ms, delay_ms })
 }
 
-fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(super) fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'$');
     decimal(out, u64::try_from(bytes.len()).unwrap_or(u64::MAX));
     out.extend(b"\r\n");
@@ -121,7 +121,7 @@ fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(b"\r\n");
 }
 
-fn number(out: &mut Vec<u8>, number: u64) {
+pub(super) fn number(out: &mut Vec<u8>, number: u64) {
     bulk(out, digits(number, &mut [0; MAX_DIGITS]));
 }
 

@@ -14,6 +14,7 @@
 use super::{Breaker, Call, Decoder, Failure, Reply, call};
 use crate::config;
 use crate::limit::Verdict;
+use crate::rules::RuleId;
 use std::collections::VecDeque;
 
 /// The most calls and tombstones that wait for replies.
@@ -53,6 +54,13 @@ pub enum Effect {
         result: Result<Vec<Verdict>, Failure>,
         /// How long it took, in microseconds.
         took_us: u64,
+    },
+    /// A page of a rule's live overrides has come, or won't.
+    Page {
+        /// The rule.
+        rule: RuleId,
+        /// The page.
+        reply: Result<Reply, Failure>,
     },
     /// Redis can be reached now.
     Connected,
@@ -117,6 +125,8 @@ enum Entry {
     BySha(Pending),
     /// Sent with the script.
     WithScript(Pending),
+    /// A page of the rule's live overrides.
+    Page(RuleId),
     /// Settled before its reply came.
     Tombstone,
 }
@@ -165,6 +175,22 @@ impl Link {
             }
             State::Closed { .. } => self.fail(pending, Failure::Disconnected, now_us, out),
         }
+    }
+
+    /// Whether [`Link::fetch`] could ask now.
+    pub fn can_fetch(&self) -> bool {
+        matches!(self.state, State::Open { greeted: true, .. }) && self.waiting() < MAX_WAITING
+    }
+
+    /// Asks for a page of a rule's live overrides, by this command; whether it could. The answer is an [`Effect::Page`]. It is
+    /// in line with the calls, and whatever ends them ends it too.
+    pub fn fetch(&mut self, rule: RuleId, command: Vec<u8>, out: &mut Vec<Effect>) -> bool {
+        let open = self.can_fetch();
+        if open {
+            self.sent.push_back(Entry::Page(rule));
+            out.push(Effect::Send(command));
+        }
+        open
     }
 
     /// Calls whose time is up are settled, and a stream is opened where one is due. From a callback of the root context.
@@ -250,6 +276,13 @@ impl Link {
     fn replied(&mut self, entry: Entry, reply: Reply, now_us: u64, out: &mut Vec<Effect>) {
         let pending = match entry {
             Entry::Tombstone => return,
+            Entry::Page(rule) => {
+                let reply = match reply {
+                    Reply::Error(text) => Err(Failure::Error(text)),
+                    reply => Ok(reply),
+                };
+                return out.push(Effect::Page { rule, reply });
+            }
             Entry::Greeting => {
                 // Any other error (LOADING, NOAUTH) is what the calls get too; the breaker deals with it.
                 if is_noscript(&reply) || call::verdicts(reply, self.greeting.limits()).is_ok() {
@@ -356,9 +389,14 @@ impl Link {
         let unsent = std::mem::take(&mut self.unsent);
         let waiting = sent.into_iter().filter_map(|entry| match entry {
             Entry::BySha(pending) | Entry::WithScript(pending) => Some(pending),
+            Entry::Page(rule) => {
+                out.push(Effect::Page { rule, reply: Err(Failure::Disconnected) });
+                None
+            }
             Entry::Greeting | Entry::Tombstone => None,
         });
-        for pending in waiting.chain(unsent) {
+        let waiting: Vec<Pending> = waiting.collect();
+        for pending in waiting.into_iter().chain(unsent) {
             self.fail(pending, Failure::Disconnected, now_us, out);
         }
     }

@@ -4,6 +4,7 @@ mod breaker;
 mod call;
 mod frame;
 mod link;
+mod overrides;
 mod resp;
 pub mod script;
 
@@ -11,6 +12,7 @@ pub use breaker::Breaker;
 pub use call::{Call, LimitCall, verdicts};
 pub use frame::{Unframer, header as frame_header};
 pub use link::{Counter, Effect, Link, MAX_WAITING, Ticket};
+pub use overrides::{Overrides, Read};
 pub use resp::{Decoder, MAX_REPLY, Malformed, Reply};
 
 use std::fmt;

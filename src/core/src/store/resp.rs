@@ -1,4 +1,4 @@
-//! An incremental decoder of RESP2 replies, of which the script's flat array of integers is the only one that counts.
+//! An incremental decoder of RESP2 replies, of which flat arrays count: of integers (verdicts), and of texts (live overrides).
 //!
 //! Everything that Redis may send is understood well enough to find its end, so that one odd reply doesn't put the ones
 //! behind it out of step. Lengths are bounded and nesting takes no stack: neither a broken nor a hostile peer can take the
@@ -15,6 +15,8 @@ const MAX_TEXT: usize = 200;
 pub enum Reply {
     /// An array of integers and nothing else.
     Integers(Vec<i64>),
+    /// An array of bulk strings and nothing else, of one at least.
+    Texts(Vec<Vec<u8>>),
     /// A status, such as `PONG`.
     Status(String),
     /// An error, such as `NOSCRIPT No matching script`.
@@ -65,6 +67,7 @@ enum Element<'b> {
     Status(&'b [u8]),
     Error(&'b [u8]),
     Array(usize),
+    Text(&'b [u8]),
     Other,
 }
 
@@ -73,29 +76,39 @@ fn reply(bytes: &[u8]) -> Result<Option<(Reply, usize)>, Malformed> {
     let Some((first, mut rest)) = element(bytes)? else { return Ok(None) };
     let reply = match first {
         Element::Array(items) => {
-            let mut integers = Some(Vec::new());
+            let (mut integers, mut texts) = (Some(Vec::new()), Some(Vec::new()));
             let mut left = items;
             while left > 0 {
                 let Some((item, after)) = element(rest)? else { return Ok(None) };
                 rest = after;
                 left = left.saturating_sub(1);
-                match (item, &mut integers) {
-                    (Element::Integer(number), Some(integers)) => integers.push(number),
-                    (Element::Array(inner), _) => {
-                        left = left.saturating_add(inner);
+                if let Element::Array(inner) = item {
+                    left = left.saturating_add(inner);
+                }
+                match (item, &mut integers, &mut texts) {
+                    (Element::Integer(number), Some(integers), _) => {
+                        integers.push(number);
+                        texts = None;
+                    }
+                    (Element::Text(text), _, Some(texts)) => {
+                        texts.push(text.to_vec());
                         integers = None;
                     }
-                    _ => integers = None,
+                    _ => (integers, texts) = (None, None),
                 }
                 if left > MAX_REPLY {
                     return Err(Malformed);
                 }
             }
-            integers.map_or(Reply::Other, Reply::Integers)
+            match (integers, texts) {
+                (Some(integers), _) => Reply::Integers(integers),
+                (None, Some(texts)) => Reply::Texts(texts),
+                (None, None) => Reply::Other,
+            }
         }
         Element::Status(text) => Reply::Status(printable(text)),
         Element::Error(text) => Reply::Error(printable(text)),
-        Element::Integer(_) | Element::Other => Reply::Other,
+        Element::Integer(_) | Element::Text(_) | Element::Other => Reply::Other,
     };
     Ok(Some((reply, bytes.len().saturating_sub(rest.len()))))
 }
@@ -120,17 +133,20 @@ fn element(bytes: &[u8]) -> Result<Option<(Element<'_>, &[u8])>, Malformed> {
         kind => match (kind, length(line)?) {
             (b'*', Some(items)) => Element::Array(items),
             (_, None) => Element::Other,
-            (_, Some(size)) => return Ok(blob(rest, size)?.map(|rest| (Element::Other, rest))),
+            (_, Some(size)) => return Ok(blob(rest, size)?.map(|(text, rest)| (Element::Text(text), rest))),
         },
     };
     Ok(Some((element, rest)))
 }
 
-/// What is behind a bulk string of `size` bytes.
-fn blob(bytes: &[u8], size: usize) -> Result<Option<&[u8]>, Malformed> {
-    match bytes.get(size..) {
-        Some([b'\r', b'\n', rest @ ..]) => Ok(Some(rest)),
-        Some([] | [b'\r']) | None => Ok(None),
+/// A text, and what is behind it.
+type Split<'b> = (&'b [u8], &'b [u8]);
+
+/// A bulk string of `size` bytes, and what is behind it.
+fn blob(bytes: &[u8], size: usize) -> Result<Option<Split<'_>>, Malformed> {
+    match bytes.split_at_checked(size) {
+        Some((text, [b'\r', b'\n', rest @ ..])) => Ok(Some((text, rest))),
+        Some((_, [] | [b'\r'])) | None => Ok(None),
         Some(_) => Err(Malformed),
     }
 }
@@ -180,7 +196,7 @@ mod tests {
     fn every_kind_of_reply_is_one_reply_wherever_it_is_cut() {
         let bytes: &[u8] =
             b"*4\r\n:1\r\n:2\r\n:-3\r\n:0\r\n+PONG\r\n-NOSCRIPT No matching script.\r\n$-1\r\n*-1\r\n$3\r\na\r\n\r\n\
-            :7\r\n*0\r\n*2\r\n*1\r\n:1\r\n$0\r\n\r\n*1\r\n+x\r\n";
+            :7\r\n*0\r\n*2\r\n*1\r\n:1\r\n$0\r\n\r\n*1\r\n+x\r\n*2\r\n$1\r\n0\r\n$3\r\n\r\n\xff\r\n*2\r\n$1\r\n0\r\n:1\r\n*1\r\n$-1\r\n";
         let wanted = [
             Reply::Integers(vec![1, 2, -3, 0]),
             Reply::Status("PONG".to_owned()),
@@ -190,6 +206,9 @@ mod tests {
             Reply::Other,
             Reply::Other,
             Reply::Integers(vec![]),
+            Reply::Other,
+            Reply::Other,
+            Reply::Texts(vec![b"0".to_vec(), b"\r\n\xff".to_vec()]),
             Reply::Other,
             Reply::Other,
         ];

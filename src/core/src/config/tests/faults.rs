@@ -8,9 +8,9 @@ pub(super) const CONFIGURATIONS: &[(&str, &[&str])] = &[
         &[r#"configuration: empty; the smallest valid one is {"rules":[{"name":"all","key":["ip"],"limits":["10/s"]}]}"#],
     ),
     ("{", &["configuration: neither JSON nor a protobuf Struct: EOF while parsing an object at line 1 column 1"]),
-    ("[]", &["configuration: []: an object is wanted, with store, response, rules"]),
-    ("null", &["configuration: null: an object is wanted, with store, response, rules"]),
-    (r#""x""#, &[r#"configuration: "x": an object is wanted, with store, response, rules"#]),
+    ("[]", &["configuration: []: an object is wanted, with store, client_ip, exempt, block, response, rules"]),
+    ("null", &["configuration: null: an object is wanted, with store, client_ip, exempt, block, response, rules"]),
+    (r#""x""#, &[r#"configuration: "x": an object is wanted, with store, client_ip, exempt, block, response, rules"#]),
     ("{}", &["rules: missing; a list of 1 to 1000 rules is wanted"]),
     (
         r#"{"rules":[]}"#,
@@ -23,7 +23,7 @@ pub(super) const CONFIGURATIONS: &[(&str, &[&str])] = &[
     (
         r#"{"rules":[1]}"#,
         &[
-            "rules[0]: 1: an object is wanted, with name, match, key, limits, algorithm, cost, on_missing, on_error, local, mode",
+            "rules[0]: 1: an object is wanted, with name, select, match, when, key, limits, algorithm, cost, tiers, overrides, live_overrides, on_missing, on_error, local, mode, enforce_percent",
         ],
     ),
     (
@@ -54,9 +54,9 @@ pub(super) const CONFIGURATIONS: &[(&str, &[&str])] = &[
             r#"store.timeout: "1h": a duration from 1ms to 10s is wanted, such as 50ms or 1s"#,
             "response.status: 1: an integer from 400 to 599 is wanted",
             r#"rules[0].name: "A": 1 to 64 of a-z, 0-9, _ and - are wanted"#,
-            r#"rules[0].key[0]: "up": the source "up" isn't known (did you mean "ip"?); allowed: header:NAME, ip, path, method, host, route, const:TEXT"#,
+            r#"rules[0].key[0]: "up": the source "up" isn't known (did you mean "ip"?); allowed: header:NAME, cookie:NAME, query:NAME, ip, path, path:N, method, host, route, virtual_host, cluster, jwt:CLAIM, metadata:FILTER/KEY, filter_state:KEY, property:PATH/OF/IT, cel:EXPRESSION, const:TEXT"#,
             r#"rules[0].limits[0]: "0/s": a count of 0 would deny every request; allowed: 1 to 9007199254740991"#,
-            r#"rules[0].mode: "of": not known here (did you mean "off"?); allowed: enforce, off"#,
+            r#"rules[0].mode: "of": not known here (did you mean "off"?); allowed: enforce, shadow, off"#,
         ],
     ),
 ];
@@ -66,7 +66,7 @@ pub(super) const FIELDS: &[(&str, &[&str])] = &[
     (
         r#"{"rulez":[{"name":"r","key":["ip"],"limits":["10/s"]}]}"#,
         &[
-            r#"rulez: [{"key":["ip"],"limits":["10/s"],"name":"r"}]: unknown field (did you mean "rules"?); allowed: store, response, rules"#,
+            r#"rulez: [{"key":["ip"],"limits":["10/s"],"name":"r"}]: unknown field (did you mean "rules"?); allowed: store, client_ip, exempt, block, response, rules"#,
         ],
     ),
     (r#"{"store":{}}"#, &["store.cluster: missing; the name of the Envoy cluster that leads to Redis is wanted"]),
@@ -146,7 +146,20 @@ pub(super) const FIELDS: &[(&str, &[&str])] = &[
         r#"{"response":{"grpc_status":"X"}}"#,
         &[r#"response.grpc_status: "X": unknown field; allowed: status, body, content_type, headers"#],
     ),
-    (r#"{"client_ip":{}}"#, &["client_ip: {}: unknown field; allowed: store, response, rules"]),
+    (
+        r#"{"client_ip":{"trusted_hops":0,"ipv6_prefix":129}}"#,
+        &[
+            "client_ip.trusted_hops: 0: an integer from 1 to 100 is wanted",
+            "client_ip.ipv6_prefix: 129: an integer from 1 to 128 is wanted",
+            "client_ip.trusted_hops: 0: it goes with from: header",
+        ],
+    ),
+    (r#"{"exempt":[{}]}"#, &["exempt[0]: {}: at least one condition is wanted: hosts, path, methods, headers, ip, not"]),
+    (
+        r#"{"block":[{"status":403}]}"#,
+        &[r#"block[0]: {"status":403}: at least one condition is wanted: hosts, path, methods, headers, ip, not"#],
+    ),
+    (r#"{"block":[{"methods":["TRACE"],"status":200}]}"#, &["block[0].status: 200: an integer from 400 to 599 is wanted"]),
 ];
 
 /// Fields that are put into the rule of a good configuration; the lines without their `rules[0].`.
@@ -166,22 +179,18 @@ pub(super) const RULE_FIELDS: &[(&str, &[&str])] = &[
     (
         r#"{"key":["hedaer:x"]}"#,
         &[
-            r#"key[0]: "hedaer:x": the source "hedaer:x" isn't known (did you mean "header"?); allowed: header:NAME, ip, path, method, host, route, const:TEXT"#,
+            r#"key[0]: "hedaer:x": the source "hedaer:x" isn't known (did you mean "header"?); allowed: header:NAME, cookie:NAME, query:NAME, ip, path, path:N, method, host, route, virtual_host, cluster, jwt:CLAIM, metadata:FILTER/KEY, filter_state:KEY, property:PATH/OF/IT, cel:EXPRESSION, const:TEXT"#,
         ],
     ),
     (r#"{"key":["header:"]}"#, &[r#"key[0]: "header:": header: wants a header's name, such as header:x-api-key"#]),
     (r#"{"key":["header:a b"]}"#, &[r#"key[0]: "header:a b": header: wants a header's name, such as header:x-api-key"#]),
     (
         r#"{"key":["ip|"]}"#,
-        &[r#"key[0]: "ip|": the source "" isn't known; allowed: header:NAME, ip, path, method, host, route, const:TEXT"#],
-    ),
-    (r#"{"key":["const:"]}"#, &[r#"key[0]: "const:": const: wants a text of 1 to 256 bytes, such as const:all"#]),
-    (
-        r#"{"key":["jwt:sub"]}"#,
         &[
-            r#"key[0]: "jwt:sub": the source "jwt:sub" isn't known; allowed: header:NAME, ip, path, method, host, route, const:TEXT"#,
+            r#"key[0]: "ip|": the source "" isn't known; allowed: header:NAME, cookie:NAME, query:NAME, ip, path, path:N, method, host, route, virtual_host, cluster, jwt:CLAIM, metadata:FILTER/KEY, filter_state:KEY, property:PATH/OF/IT, cel:EXPRESSION, const:TEXT"#,
         ],
     ),
+    (r#"{"key":["const:"]}"#, &[r#"key[0]: "const:": const: wants a text of 1 to 256 bytes, such as const:all"#]),
     (
         r#"{"key":["ip","ip","ip","ip","ip","ip","ip","ip","ip"]}"#,
         &[
@@ -192,13 +201,7 @@ pub(super) const RULE_FIELDS: &[(&str, &[&str])] = &[
     (
         r#"{"key":["IP"]}"#,
         &[
-            r#"key[0]: "IP": the source "IP" isn't known (did you mean "ip"?); allowed: header:NAME, ip, path, method, host, route, const:TEXT"#,
-        ],
-    ),
-    (
-        r#"{"key":["path:1"]}"#,
-        &[
-            r#"key[0]: "path:1": the source "path:1" isn't known (did you mean "path"?); allowed: header:NAME, ip, path, method, host, route, const:TEXT"#,
+            r#"key[0]: "IP": the source "IP" isn't known (did you mean "ip"?); allowed: header:NAME, cookie:NAME, query:NAME, ip, path, path:N, method, host, route, virtual_host, cluster, jwt:CLAIM, metadata:FILTER/KEY, filter_state:KEY, property:PATH/OF/IT, cel:EXPRESSION, const:TEXT"#,
         ],
     ),
     (r#"{"limits":[]}"#, &[r#"limits: []: a list of 1 to 8 is wanted: limits, such as ["10/s"]"#]),
@@ -224,7 +227,7 @@ pub(super) const RULE_FIELDS: &[(&str, &[&str])] = &[
             r#"limits[0]: {"burst":2,"count":1,"window":"s"}: a sliding_log has no burst; a burst goes with token_bucket, leaky_bucket"#,
         ],
     ),
-    (r#"{"limits":"10/s"}"#, &[r#"limits: "10/s": a list of 1 to 8 is wanted: limits, such as ["10/s"]"#]),
+    (r#"{"limits":"10/s"}"#, &[r#"limits: "10/s": a list of 1 to 8 limits is wanted, such as ["10/s"], or unlimited"#]),
     (
         r#"{"limits":[10]}"#,
         &[r#"limits[0]: 10: a limit is wanted: text such as "10/s", or an object with count and window"#],
@@ -334,24 +337,28 @@ pub(super) const RULE_FIELDS: &[(&str, &[&str])] = &[
         ],
     ),
     (r#"{"algorithm":1}"#, &["algorithm: 1: text is wanted: the name of an algorithm"]),
-    (r#"{"cost":-1}"#, &["cost: -1: an integer from 0 to 2147483648 is wanted"]),
-    (r#"{"cost":2147483649}"#, &["cost: 2147483649: an integer from 0 to 2147483648 is wanted"]),
-    (r#"{"cost":"1"}"#, &[r#"cost: "1": an integer from 0 to 2147483648 is wanted"#]),
-    (r#"{"cost":{"from":"ip"}}"#, &[r#"cost: {"from":"ip"}: an integer from 0 to 2147483648 is wanted"#]),
+    (r#"{"cost":-1}"#, &["cost: -1: an integer from 0 to 2147483648 is wanted, or an object with from, default and max"]),
+    (
+        r#"{"cost":2147483649}"#,
+        &["cost: 2147483649: an integer from 0 to 2147483648 is wanted, or an object with from, default and max"],
+    ),
+    (
+        r#"{"cost":"1"}"#,
+        &[r#"cost: "1": an integer from 0 to 2147483648 is wanted, or an object with from, default and max"#],
+    ),
     (r#"{"on_missing":"ignore"}"#, &[r#"on_missing: "ignore": not known here; allowed: skip, deny"#]),
     (r#"{"on_error":"fail"}"#, &[r#"on_error: "fail": not known here; allowed: local, allow, deny"#]),
     (r#"{"on_error":"Deny"}"#, &[r#"on_error: "Deny": not known here (did you mean "deny"?); allowed: local, allow, deny"#]),
-    (r#"{"mode":"shadow"}"#, &[r#"mode: "shadow": not known here; allowed: enforce, off"#]),
-    (r#"{"mode":true}"#, &["mode: true: not known here; allowed: enforce, off"]),
+    (r#"{"mode":true}"#, &["mode: true: not known here; allowed: enforce, shadow, off"]),
     (r#"{"local":{"share":0}}"#, &["local.share: 0: a number above 0 and at most 1 is wanted"]),
     (r#"{"local":{"share":1.5}}"#, &["local.share: 1.5: a number above 0 and at most 1 is wanted"]),
     (r#"{"local":{"share":"0.5"}}"#, &[r#"local.share: "0.5": a number above 0 and at most 1 is wanted"#]),
     (r#"{"local":1}"#, &["local: 1: an object is wanted, with share"]),
     (r#"{"local":{"shares":1}}"#, &[r#"local.shares: 1: unknown field (did you mean "share"?); allowed: share"#]),
-    (r#"{"match":{"path":{}}}"#, &["match.path: {}: one of exact and prefix is wanted"]),
+    (r#"{"match":{"path":{}}}"#, &["match.path: {}: one of exact, prefix, regex and template is wanted"]),
     (
         r#"{"match":{"path":{"exact":"/a","prefix":"/b"}}}"#,
-        &[r#"match.path: {"exact":"/a","prefix":"/b"}: one of exact and prefix is wanted"#],
+        &[r#"match.path: {"exact":"/a","prefix":"/b"}: one of exact, prefix, regex and template is wanted"#],
     ),
     (
         r#"{"match":{"path":{"exact":"a"}}}"#,
@@ -361,46 +368,71 @@ pub(super) const RULE_FIELDS: &[(&str, &[&str])] = &[
         r#"{"match":{"path":{"prefix":"/a?b"}}}"#,
         &[r#"match.path.prefix: "/a?b": a path that begins with / is wanted, without query or fragment"#],
     ),
-    (r#"{"match":{"path":"/a"}}"#, &[r#"match.path: "/a": an object is wanted, with exact, prefix"#]),
-    (
-        r#"{"match":{"path":{"regex":"a"}}}"#,
-        &[
-            r#"match.path.regex: "a": unknown field; allowed: exact, prefix"#,
-            r#"match.path: {"regex":"a"}: one of exact and prefix is wanted"#,
-        ],
-    ),
+    (r#"{"match":{"path":"/a"}}"#, &[r#"match.path: "/a": an object is wanted, with exact, prefix, regex, template"#]),
     (
         r#"{"match":{"methods":["get"]}}"#,
         &[r#"match.methods[0]: "get": methods are told apart by case (did you mean "GET"?)"#],
     ),
-    (r#"{"match":{"methods":[]}}"#, &[r#"match.methods: []: a list of 1 to 256 is wanted: methods, such as ["GET"]"#]),
+    (r#"{"match":{"methods":[]}}"#, &[r#"match.methods: []: a list of 1 to 1000 is wanted: methods, such as ["GET"]"#]),
     (r#"{"match":{"methods":["G ET"]}}"#, &[r#"match.methods[0]: "G ET": a method such as GET is wanted"#]),
     (
-        r#"{"match":{"hosts":["*.example.com"]}}"#,
-        &[
-            r#"match.hosts[0]: "*.example.com": a host name or address without a port is wanted; wildcards aren't known here"#,
-        ],
-    ),
-    (
         r#"{"match":{"hosts":["a:80"]}}"#,
-        &[r#"match.hosts[0]: "a:80": a host name or address without a port is wanted; wildcards aren't known here"#],
+        &[r#"match.hosts[0]: "a:80": a host name or address without a port is wanted, or *. and a domain"#],
     ),
-    (r#"{"match":{"headers":[]}}"#, &["match.headers: []: unknown field; allowed: path, methods, hosts"]),
-    (r#"{"match":[]}"#, &["match: []: an object is wanted, with path, methods, hosts"]),
-    (
-        r#"{"tiers":{}}"#,
-        &["tiers: {}: unknown field; allowed: name, match, key, limits, algorithm, cost, on_missing, on_error, local, mode"],
-    ),
+    (r#"{"match":[]}"#, &["match: []: an object is wanted, with hosts, path, methods, headers, ip, not"]),
     (
         r#"{"limit":["10/s"]}"#,
         &[
-            r#"limit: ["10/s"]: unknown field (did you mean "limits"?); allowed: name, match, key, limits, algorithm, cost, on_missing, on_error, local, mode"#,
+            r#"limit: ["10/s"]: unknown field (did you mean "limits"?); allowed: name, select, match, when, key, limits, algorithm, cost, tiers, overrides, live_overrides, on_missing, on_error, local, mode, enforce_percent"#,
+        ],
+    ),
+    (r#"{"select":"routes"}"#, &[r#"select: "routes": not known here (did you mean "route"?); allowed: always, route"#]),
+    (r#"{"mode":true}"#, &["mode: true: not known here; allowed: enforce, shadow, off"]),
+    (r#"{"enforce_percent":101}"#, &["enforce_percent: 101: an integer from 0 to 100 is wanted"]),
+    (r#"{"when":" "}"#, &[r#"when: " ": a CEL expression of 1 to 4096 bytes is wanted, such as request.size < 1000"#]),
+    (
+        r#"{"match":{"path":{"regex":"("}}}"#,
+        &[r#"match.path.regex: "(": no regular expression: found open group without closing ')'"#],
+    ),
+    (r#"{"match":{"path":{"template":"/a/**/b"}}}"#, &[r#"match.path.template: "/a/**/b": ** stands at the end only"#]),
+    (r#"{"match":{"path":{"template":"/a*"}}}"#, &[r#"match.path.template: "/a*": * stands for a whole segment"#]),
+    (
+        r#"{"match":{"ip":["10.0.0.1/8"]}}"#,
+        &[r#"match.ip[0]: "10.0.0.1/8": it has bits behind its prefix (did you mean "10.0.0.0/8"?)"#],
+    ),
+    (r#"{"match":{"not":{}}}"#, &["match.not: {}: at least one condition is wanted: hosts, path, methods, headers, ip"]),
+    (r#"{"match":{"headers":[{}]}}"#, &["match.headers[0].name: missing; a header's name is wanted, such as x-plan"]),
+    (
+        r#"{"match":{"headers":[{"name":"a","exact":"b","prefix":"c"}]}}"#,
+        &[
+            r#"match.headers[0]: {"exact":"b","name":"a","prefix":"c"}: at most one of exact, prefix, suffix, regex and present is wanted"#,
+        ],
+    ),
+    (r#"{"match":{"headers":[{"name":"a","invert":1}]}}"#, &["match.headers[0].invert: 1: true or false is wanted"]),
+    (r#"{"key":["path:0"]}"#, &[r#"key[0]: "path:0": path: wants a segment's place from 1 to 100, such as path:1"#]),
+    (r#"{"key":["cookie:a b"]}"#, &[r#"key[0]: "cookie:a b": cookie: wants a cookie's name, such as cookie:sid"#]),
+    (r#"{"key":["jwt:"]}"#, &[r#"key[0]: "jwt:": jwt: wants a claim's name, such as jwt:sub"#]),
+    (
+        r#"{"key":["metadata:a"]}"#,
+        &[
+            r#"key[0]: "metadata:a": metadata: wants a filter's name and a key, such as metadata:envoy.filters.http.jwt_authn/payload/sub"#,
+        ],
+    ),
+    (r#"{"cost":{"default":1}}"#, &["cost.from: missing; a source is wanted, such as header:x-cost"]),
+    (
+        r#"{"tiers":{}}"#,
+        &[
+            "tiers.by: missing; a source is wanted, such as jwt:plan",
+            r#"tiers.values: missing; tiers and their limits are wanted, such as {"pro":["100/s"]}"#,
         ],
     ),
     (
-        r#"{"enforce_percent":50}"#,
-        &[
-            "enforce_percent: 50: unknown field; allowed: name, match, key, limits, algorithm, cost, on_missing, on_error, local, mode",
-        ],
+        r#"{"tiers":{"by":"jwt:plan","values":{"free":["0/s"]}}}"#,
+        &[r#"tiers.values.free[0]: "0/s": a count of 0 would deny every request; allowed: 1 to 9007199254740991"#],
     ),
+    (
+        r#"{"overrides":{"a b":["1/s"]}}"#,
+        &[r#"overrides.a b: ["1/s"]: no subject; one is written as in logs and Redis keys, with %20 for a space"#],
+    ),
+    (r#"{"live_overrides":{}}"#, &["live_overrides: {}: they are kept in Redis, and there is no store"]),
 ];

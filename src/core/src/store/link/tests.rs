@@ -17,6 +17,7 @@ struct World {
     sent: Vec<String>,
     done: Vec<(u32, Result<Outcome, Failure>)>,
     counted: HashMap<Counter, u32>,
+    pages: Vec<Result<Reply, Failure>>,
     told: Vec<String>,
     streams: u32,
     woken: bool,
@@ -40,6 +41,7 @@ impl World {
             sent: Vec::new(),
             done: Vec::new(),
             counted: HashMap::new(),
+            pages: Vec::new(),
             told: Vec::new(),
             streams: 0,
             woken: false,
@@ -82,6 +84,7 @@ impl World {
                 Effect::Done { ticket, result, .. } => {
                     self.done.push((ticket.request, result.map(|verdicts| verdicts[0].outcome)));
                 }
+                Effect::Page { reply, .. } => self.pages.push(reply),
                 Effect::Connected => self.told.push("connected".to_owned()),
                 Effect::Disconnected(failure) => self.told.push(format!("disconnected: {failure}")),
                 Effect::Count(counter) => *self.counted.entry(counter).or_default() += 1,
@@ -431,4 +434,35 @@ proptest! {
         }
         prop_assert!(asked.keys().all(|request| settled.get(request) == Some(&1)), "{:?} of {:?}", settled, asked);
     }
+}
+
+/// The id of some rule.
+fn rule() -> RuleId {
+    let config = config::Config::parse(br#"{"rules":[{"name":"r","key":["ip"],"limits":["1/s"]}]}"#).unwrap();
+    crate::rules::Rules::new(&config).named("r").unwrap()
+}
+
+#[test]
+fn a_page_is_in_line_with_the_calls_and_ends_with_the_stream() {
+    let mut world = World::new();
+    let fetch = |world: &mut World| {
+        let mut asked = false;
+        world.event(|link, _, out| asked = link.fetch(rule(), b"*1\r\n$8\r\nrl:page1\r\n".to_vec(), out));
+        asked
+    };
+    assert!(!fetch(&mut world), "there is no stream");
+    let mut world = World::connected();
+    world.ask(1);
+    assert!(fetch(&mut world));
+    world.ask(2);
+    world.receive(&[DENIED, b"*1\r\n$1\r\n0\r\n", ALLOWED].concat());
+    assert_eq!(world.pages, [Ok(Reply::Texts(vec![b"0".to_vec()]))]);
+    assert_eq!(world.take_done(), [(1, Ok(Outcome::Denied { retry_ms: 600 })), (2, Ok(Outcome::Allowed))]);
+    assert!(fetch(&mut world));
+    world.receive(b"-WRONGTYPE x\r\n");
+    assert_eq!(world.pages[1..], [Err(Failure::Error("WRONGTYPE x".to_owned()))]);
+    assert!(fetch(&mut world));
+    world.close();
+    assert_eq!(world.pages[2..], [Err(Failure::Disconnected)]);
+    assert_eq!(world.counted.get(&Counter::Failure), None, "it fails no call");
 }
