@@ -18,6 +18,7 @@ mod configuration;
 mod decisions;
 mod failures;
 mod load;
+mod rules;
 mod samples;
 mod upstream;
 

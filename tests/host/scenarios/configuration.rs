@@ -73,7 +73,7 @@ pub(crate) fn a_new_configuration_takes_over_and_leaves_nothing_of_the_old_one<V
 }
 
 /// The bytes of a `google.protobuf.Struct`, which has a double for every number.
-fn fields(object: &Value) -> Vec<u8> {
+pub(super) fn fields(object: &Value) -> Vec<u8> {
     let entries = object.as_object().unwrap().iter();
     entries.flat_map(|(name, value)| field(1, &[field(1, name.as_bytes()), field(2, &message(value))].concat())).collect()
 }
@@ -91,7 +91,7 @@ fn message(value: &Value) -> Vec<u8> {
 }
 
 /// A field of protobuf that holds bytes.
-fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let mut out = vec![number << 3 | 2];
     let mut length = bytes.len();
     while length >= 0x80 {

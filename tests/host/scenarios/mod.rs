@@ -9,6 +9,7 @@ pub(crate) mod held;
 pub(crate) mod keys;
 pub(crate) mod local;
 pub(crate) mod replies;
+pub(crate) mod rules;
 pub(crate) mod turns;
 
 use super::worker::{Outcome, Vm, Worker};
@@ -34,6 +35,16 @@ macro_rules! all {
             a_port_is_no_part_of_an_address
             every_key_has_one_hash_tag
             a_query_does_not_get_around_a_rule
+        );
+        $crate::host::scenarios::all!($vm, rules:
+            a_route_says_which_rules_apply_at_what_cost_and_with_which_limits
+            limits_of_a_route_leave_the_bucket_of_the_others_alone
+            faulty_metadata_of_a_route_fails_no_request_and_is_told_once
+            requests_are_exempt_or_blocked_before_any_rule
+            a_rule_in_shadow_is_told_and_nothing_comes_of_it
+            a_part_of_the_requests_is_enforced_on
+            expressions_are_the_hosts
+            live_overrides_are_read_and_read_again
         );
         $crate::host::scenarios::all!($vm, replies:
             replies_are_the_same_wherever_they_are_cut
@@ -136,10 +147,15 @@ fn local(fields: &str) -> String {
 
 /// A worker that has reached Redis.
 fn connected<V: Vm>(configuration: &str) -> Worker<V> {
+    connected_with(configuration, 1)
+}
+
+/// The same where each request makes so many calls.
+fn connected_with<V: Vm>(configuration: &str, calls: usize) -> Worker<V> {
     let mut worker = Worker::start(configuration);
     let first = worker.request_of("first");
     worker.turn();
-    worker.receive(&[GREETED, &allowed()].concat());
+    worker.receive(&[GREETED, &allowed().repeat(calls)].concat());
     assert_eq!(worker.status(first), 200);
     worker.gone(first);
     worker.sent();
