@@ -1,47 +1,70 @@
 //! The native command `weir`.
 
+mod check;
+mod document;
+mod plugins;
+mod schema;
+
+use check::Outcome;
+use clap::{Parser, Subcommand, ValueEnum};
 use std::process::ExitCode;
-use weir_core::config::Config;
 
-const USAGE: &str = "\
-usage: weir check FILE...
+/// Checks and explains configurations of Weir, the rate limiter inside Envoy.
+#[derive(Parser)]
+#[command(name = "weir", version, disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
 
-  check   validates plugin configurations (JSON) as the filter does at its start
-";
+#[derive(Subcommand)]
+enum Command {
+    /// Tells the faults of configurations, as the filter does at its start, with their lines
+    ///
+    /// A file is a configuration by itself (JSON or YAML), an Envoy configuration with the filter in it, or a WasmPlugin. Of wasm
+    /// filters those are checked that name weir, be it in the path of their code. CEL expressions are checked by Envoy alone.
+    ///
+    /// Exit code 0: no faults; 1: faults; 2: a file can't be read.
+    Check {
+        /// Files; - for standard input
+        #[arg(required = true)]
+        files: Vec<String>,
+        /// How the faults are told
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
+    },
+    /// Prints the JSON Schema (2020-12) of the configuration, for editors
+    Schema,
+}
+
+/// How something is told.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Format {
+    /// A line for each fault: `FILE:LINE: PATH: VALUE: MESSAGE`
+    Text,
+    /// A list with an object for each file
+    Json,
+}
+
+/// Writes a text. A reader that has gone away misses nothing.
+pub(crate) fn say(mut to: impl std::io::Write, text: &str) {
+    let _ = to.write_all(text.as_bytes());
+}
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.split_first() {
-        Some((command, files)) if command == "check" && !files.is_empty() => check(files),
-        _ => {
-            eprint!("{USAGE}");
-            ExitCode::from(2)
+    let outcome = match Arguments::parse().command {
+        Command::Check { files, format } => check::check(&files, format),
+        Command::Schema => {
+            say(std::io::stdout(), schema::SCHEMA);
+            Outcome::Good
         }
-    }
+    };
+    ExitCode::from(match outcome {
+        Outcome::Good => 0,
+        Outcome::Faulty => 1,
+        Outcome::Unreadable => 2,
+    })
 }
 
-/// Exit code 0: all good; 1: faults in a configuration; 2: a file can't be read.
-fn check(files: &[String]) -> ExitCode {
-    let mut worst = 0;
-    for file in files {
-        worst = worst.max(match std::fs::read(file) {
-            Ok(bytes) => match Config::parse(&bytes) {
-                Ok(_) => {
-                    println!("{file}: ok");
-                    0
-                }
-                Err(faults) => {
-                    for fault in faults {
-                        eprintln!("{file}: {fault}");
-                    }
-                    1
-                }
-            },
-            Err(error) => {
-                eprintln!("{file}: can't be read: {error}");
-                2
-            }
-        });
-    }
-    ExitCode::from(worst)
-}
+#[cfg(test)]
+mod fixtures;

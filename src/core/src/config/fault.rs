@@ -12,12 +12,13 @@ pub struct Fault {
     path: String,
     value: Option<String>,
     message: String,
+    line: Option<usize>,
 }
 
 impl Fault {
     /// A fault of the value at `path` (`rules[0].limits[0]`; empty for the configuration as a whole).
     pub(crate) fn new(path: &str, value: &Value, message: impl Into<String>) -> Fault {
-        Fault { path: path.to_owned(), value: Some(shown(value)), message: message.into() }
+        Fault { path: path.to_owned(), value: Some(shown(value)), message: message.into(), line: None }
     }
 
     /// A fault of a text that only the host can judge.
@@ -40,9 +41,19 @@ impl Fault {
         &self.message
     }
 
-    /// A fault that has no value to show: a field that isn't there, or text that can't be read at all.
+    /// The line of the text, from 1, in which it can't be read; `None` where it can.
+    pub fn line(&self) -> Option<usize> {
+        self.line
+    }
+
+    /// A fault that has no value to show: a field that isn't there, or no configuration at all.
     pub(crate) fn bare(path: &str, message: impl Into<String>) -> Fault {
-        Fault { path: path.to_owned(), value: None, message: message.into() }
+        Fault { path: path.to_owned(), value: None, message: message.into(), line: None }
+    }
+
+    /// A fault of a text that can't be read, in a line of it.
+    pub(crate) fn unreadable(line: usize, message: impl Into<String>) -> Fault {
+        Fault { line: Some(line), ..Fault::bare("", message) }
     }
 }
 

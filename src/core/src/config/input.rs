@@ -13,8 +13,11 @@ use std::fmt;
 /// What a configuration of nothing is answered with.
 const SMALLEST: &str = r#"empty; the smallest valid one is {"rules":[{"name":"all","key":["ip"],"limits":["10/s"]}]}"#;
 
-/// Reads the configuration's bytes as JSON text, or as a `Struct` where they are one.
-pub(crate) fn read(bytes: &[u8]) -> Result<(Value, Origin), Fault> {
+/// Reads a configuration's bytes as JSON text, or as a `Struct` where they are one; what the value says isn't looked at.
+///
+/// # Errors
+/// They are neither, or there is nothing, or a field is given twice.
+pub fn read(bytes: &[u8]) -> Result<(Value, Origin), Fault> {
     if bytes.trim_ascii().is_empty() {
         return Err(Fault::bare("", SMALLEST));
     }
@@ -23,7 +26,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<(Value, Origin), Fault> {
         Ok(Unique(value)) => Ok((value, Origin::Json)),
         Err(error) => match prost_types::Struct::decode(bytes) {
             Ok(fields) if bytes.first() == Some(&0x0a) => Ok((json(fields), Origin::Struct)),
-            _ => Err(Fault::bare("", format!("neither JSON nor a protobuf Struct: {error}"))),
+            _ => Err(Fault::unreadable(error.line(), format!("neither JSON nor a protobuf Struct: {error}"))),
         },
     }
 }

@@ -20,6 +20,7 @@ mod tests;
 
 pub use fault::Fault;
 pub(crate) use input::json;
+pub use input::read;
 pub use limits::{MAX_LIMITS, limits_text};
 pub use reader::Origin;
 pub use rule::{MAX_COST, MAX_RULES};
@@ -236,7 +237,7 @@ impl Config {
     /// # Errors
     /// Every fault that is in it, in the order of the configuration.
     pub fn parse(bytes: &[u8]) -> Result<Config, Vec<Fault>> {
-        let (value, origin) = input::read(bytes).map_err(|fault| vec![fault])?;
+        let (value, origin) = read(bytes).map_err(|fault| vec![fault])?;
         Config::from_value(&value, origin)
     }
 

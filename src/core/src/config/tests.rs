@@ -1,5 +1,3 @@
-mod faults;
-
 use super::*;
 use crate::limit::MAX_COUNT;
 use crate::request::Network;
@@ -35,16 +33,37 @@ fn parsed(configuration: &Value) -> Config {
     Config::parse(configuration.to_string().as_bytes()).unwrap_or_else(|faults| panic!("{configuration}: {faults:?}"))
 }
 
+/// All others are files, `tests/fixtures/config/bad`, which the command line's tests read.
 #[test]
-fn every_fault_is_told_in_one_pass_with_its_path_its_value_and_what_is_allowed() {
-    let owned = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
-    let below = |lines: &[&str]| lines.iter().map(|line| format!("rules[0].{line}")).collect::<Vec<_>>();
-    let whole = faults::CONFIGURATIONS.iter().map(|(text, wanted)| ((*text).to_owned(), owned(wanted)));
-    let fields = faults::FIELDS.iter().map(|(fields, wanted)| (put(good(), fields).to_string(), owned(wanted)));
-    let rule = faults::RULE_FIELDS.iter().map(|(fields, wanted)| (with_rule(fields).to_string(), below(wanted)));
-    let told = whole.chain(fields).chain(rule).map(|(configuration, wanted)| (lines(&configuration), wanted, configuration));
-    let wrong: Vec<_> = told.filter(|(told, wanted, _)| told != wanted).collect();
-    assert!(wrong.is_empty(), "{wrong:#?}");
+fn what_is_no_object_of_json_is_told() {
+    let fields = "store, client_ip, exempt, block, response, rules";
+    let no_object = |value: &str| format!("configuration: {value}: an object is wanted, with {fields}");
+    let no_json = |why: &str| format!("configuration: neither JSON nor a protobuf Struct: {why}");
+    let empty =
+        r#"configuration: empty; the smallest valid one is {"rules":[{"name":"all","key":["ip"],"limits":["10/s"]}]}"#;
+    let rules = r#""rules":[{"name":"r","key":["ip"],"limits":["10/s"]}]"#;
+    let table = [
+        ("", empty.to_owned()),
+        (" \n", empty.to_owned()),
+        ("{", no_json("EOF while parsing an object at line 1 column 1")),
+        ("[]", no_object("[]")),
+        ("null", no_object("null")),
+        (r#""x""#, no_object(r#""x""#)),
+        (&format!("{{{rules},{rules}}}"), no_json("the field \"rules\" is given twice at line 1 column 109")),
+        (r#"{"rules":1e400}"#, no_json("number out of range at line 1 column 14")),
+    ];
+    for (text, wanted) in table {
+        assert_eq!(lines(text), [wanted], "{text}");
+    }
+    let broken = Config::parse(b"{\n\"rules\": }").unwrap_err();
+    assert_eq!((broken[0].line(), broken[0].path()), (Some(2), ""));
+}
+
+#[test]
+fn a_body_has_64_kib_at_most() {
+    let body = |length: usize| put(good(), &json!({"response": {"body": "x".repeat(length)}}).to_string()).to_string();
+    assert_eq!(lines(&body(65_536)), Vec::<String>::new());
+    assert!(lines(&body(65_537))[0].ends_with("…: 65537 bytes long; allowed: 65536"), "{:?}", lines(&body(65_537)));
 }
 
 #[test]
