@@ -61,8 +61,16 @@ fn tell(file: &str, report: &Result<Contents, String>) {
     match report {
         Err(error) => say(std::io::stderr(), &format!("{file}: can't be read: {error}\n")),
         Ok(contents) if contents.faults.is_empty() => say(std::io::stdout(), &format!("{file}: {}\n", summary(contents))),
-        Ok(contents) => contents.faults.iter().for_each(|told| say(std::io::stderr(), &line(file, told))),
+        Ok(contents) => {
+            tell_all(file, contents);
+        }
     }
+}
+
+/// Tells all faults of a file.
+pub(crate) fn tell_all(file: &str, contents: &Contents) -> Outcome {
+    contents.faults.iter().for_each(|told| say(std::io::stderr(), &line(file, told)));
+    Outcome::Faulty
 }
 
 fn line(file: &str, told: &Told) -> String {

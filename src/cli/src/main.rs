@@ -2,7 +2,9 @@
 
 mod check;
 mod document;
+mod explain;
 mod plugins;
+mod requests;
 mod schema;
 
 use check::Outcome;
@@ -33,6 +35,10 @@ enum Command {
         #[arg(long, value_enum, default_value_t = Format::Text)]
         format: Format,
     },
+    /// Tells what the rules make of a request, and why: subjects, limits, Redis keys
+    ///
+    /// Redis isn't asked. What Envoy would know of the request beside it is told by options.
+    Explain(Box<explain::Options>),
     /// Prints the JSON Schema (2020-12) of the configuration, for editors
     Schema,
 }
@@ -54,6 +60,7 @@ pub(crate) fn say(mut to: impl std::io::Write, text: &str) {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Check { files, format } => check::check(&files, format),
+        Command::Explain(options) => explain::explain(&options),
         Command::Schema => {
             say(std::io::stdout(), schema::SCHEMA);
             Outcome::Good

@@ -28,6 +28,8 @@ pub(crate) struct Contents {
 pub(crate) struct Plugin {
     /// The line that it begins in.
     pub(crate) line: Option<usize>,
+    /// As it is written.
+    pub(crate) value: Value,
     pub(crate) config: Config,
 }
 
@@ -177,15 +179,20 @@ impl Contents {
     }
 
     fn add(&mut self, place: &Place<'_>, value: Option<&Value>, origin: Origin) {
-        let read = value.map_or_else(|| Config::parse(b""), |value| Config::from_value(value, origin));
-        self.add_read(place, read);
+        match value.map_or_else(|| Config::parse(b""), |value| Config::from_value(value, origin)) {
+            Ok(config) => self.add_good(place, value.cloned().unwrap_or_default(), config),
+            Err(faults) => faults.into_iter().for_each(|fault| self.tell(place, fault)),
+        }
     }
 
     fn add_text(&mut self, place: &Place<'_>, text: &[u8]) {
         // The lines of the text are the file's, where it is JSON that can be read.
         let lines = std::str::from_utf8(text).ok().map(|text| Document::json(Value::Null, text));
         match Config::parse(text) {
-            Ok(config) => self.add_read(place, Ok(config)),
+            Ok(config) => {
+                let value = config::read(text).map(|(value, _)| value).unwrap_or_default();
+                self.add_good(place, value, config);
+            }
             Err(faults) => {
                 for fault in faults {
                     let inner = fault.line().or_else(|| lines.as_ref()?.line(fault.path()));
@@ -196,11 +203,8 @@ impl Contents {
         }
     }
 
-    fn add_read(&mut self, place: &Place<'_>, read: Result<Config, Vec<Fault>>) {
-        match read {
-            Ok(config) => self.plugins.push(Plugin { line: place.document.line(&place.path), config }),
-            Err(faults) => faults.into_iter().for_each(|fault| self.tell(place, fault)),
-        }
+    fn add_good(&mut self, place: &Place<'_>, value: Value, config: Config) {
+        self.plugins.push(Plugin { line: place.document.line(&place.path), value, config });
     }
 
     fn tell(&mut self, place: &Place<'_>, fault: Fault) {

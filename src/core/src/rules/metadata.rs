@@ -21,6 +21,31 @@ pub(super) fn namespace(message: &[u8], name: &str) -> Option<Struct> {
     Metadata::decode(message).ok()?.filter_metadata.remove(name)
 }
 
+/// The message of a request's dynamic metadata with these texts, each by its filter's name and the path of the value.
+pub fn message(values: &[(Vec<String>, String)]) -> Vec<u8> {
+    let mut metadata = Metadata::default();
+    for (path, text) in values {
+        if let Some((filter, keys)) = path.split_first() {
+            put(metadata.filter_metadata.entry(filter.clone()).or_default(), keys, text);
+        }
+    }
+    metadata.encode_to_vec()
+}
+
+fn put(fields: &mut Struct, keys: &[String], text: &str) {
+    let Some((first, rest)) = keys.split_first() else { return };
+    let value = fields.fields.entry(first.clone()).or_default();
+    match &mut value.kind {
+        kind if rest.is_empty() => *kind = Some(Kind::StringValue(text.to_owned())),
+        Some(Kind::StructValue(inner)) => put(inner, rest, text),
+        kind => {
+            let mut inner = Struct::default();
+            put(&mut inner, rest, text);
+            *kind = Some(Kind::StructValue(inner));
+        }
+    }
+}
+
 /// A value of a request's dynamic metadata as text: a string as it is, numbers and booleans as their JSON text.
 pub(super) fn text(request: &impl Request, path: &[String]) -> Option<Vec<u8>> {
     let (filter, keys) = path.split_first()?;

@@ -15,6 +15,7 @@ pub use facts::{ClientIp, ForwardedBy};
 pub use limits::{LimitSet, Origin};
 pub use live::{BadOverride, LiveOverrides, MAX_LIVE};
 pub use matcher::{HeaderMatch, HeaderTest, HostMatch, Match, PathMatch, Template};
+pub use metadata::message as metadata_message;
 pub use pattern::Pattern;
 pub use route::{Level, Route, RouteFaults, Routes};
 pub use source::{KeyPart, Source};
@@ -27,6 +28,7 @@ use facts::Facts;
 use index::Index;
 use limits::{Allowance, allowance};
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::rc::Rc;
 
 /// The rules of a configuration that are in force, and which requests none of them sees.
@@ -123,6 +125,34 @@ pub struct Checks {
     pub shadow_denied: Vec<RuleId>,
 }
 
+/// What becomes of a request, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// What becomes of it before any rule.
+    pub before: Option<Before>,
+    /// What each rule makes of it.
+    pub findings: Vec<(RuleId, Finding)>,
+    /// Whose it is: the whole address.
+    pub client: Option<IpAddr>,
+}
+
+/// What becomes of a request before any rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// No rule sees it.
+    Exempt {
+        /// The place in `exempt` of the first condition that holds, from 0.
+        place: usize,
+    },
+    /// It is refused.
+    Blocked {
+        /// The place in `block` of the first condition that holds, from 0.
+        place: usize,
+        /// The answer's HTTP status.
+        status: u16,
+    },
+}
+
 /// What a rule makes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
@@ -178,8 +208,10 @@ impl Rules {
     /// Which rules apply to a request, and to whom they count it.
     pub fn plan(&self, request: &impl Request, around: Surroundings<'_>) -> Plan {
         let facts = Facts::new(request, &self.client_ip);
-        if let Some(plan) = self.before(&facts) {
-            return plan;
+        match self.before(&facts) {
+            Some(Before::Blocked { status, .. }) => return Plan::Blocked { status },
+            Some(Before::Exempt { .. }) => return Plan::Exempt,
+            None => {}
         }
         let mut plan = Checks::default();
         let mut shadow = Vec::new();
@@ -204,19 +236,22 @@ impl Rules {
         Plan::Checks(plan)
     }
 
-    /// What each rule makes of a request, whether it is looked at or not; and first, whether one is.
-    pub fn explain(&self, request: &impl Request, around: Surroundings<'_>) -> (Option<Plan>, Vec<(RuleId, Finding)>) {
+    /// What becomes of a request and why: what each rule makes of it, whether it is looked at or not.
+    pub fn explain(&self, request: &impl Request, around: Surroundings<'_>) -> Explanation {
         let facts = Facts::new(request, &self.client_ip);
-        let findings = self.iter().map(|(id, rule)| (id, rule.consider(id, &facts, around)));
-        (self.before(&facts), findings.collect())
+        Explanation {
+            before: self.before(&facts),
+            findings: self.iter().map(|(id, rule)| (id, rule.consider(id, &facts, around))).collect(),
+            client: facts.address(),
+        }
     }
 
     /// What becomes of a request before any rule.
-    fn before<R: Request>(&self, facts: &Facts<'_, R>) -> Option<Plan> {
-        if let Some((_, status)) = self.block.iter().find(|(matches, _)| matches.holds(facts)) {
-            return Some(Plan::Blocked { status: *status });
+    fn before<R: Request>(&self, facts: &Facts<'_, R>) -> Option<Before> {
+        if let Some((place, (_, status))) = self.block.iter().enumerate().find(|(_, (matches, _))| matches.holds(facts)) {
+            return Some(Before::Blocked { place, status: *status });
         }
-        self.exempt.iter().any(|matches| matches.holds(facts)).then_some(Plan::Exempt)
+        self.exempt.iter().position(|matches| matches.holds(facts)).map(|place| Before::Exempt { place })
     }
 }
 
