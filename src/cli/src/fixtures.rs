@@ -83,7 +83,7 @@ fn every_good_one_compiles_to_what_is_written_beside_it() {
     }
 }
 
-fn validator() -> jsonschema::Validator {
+pub(super) fn validator() -> jsonschema::Validator {
     jsonschema::draft202012::new(&serde_json::from_str(SCHEMA).unwrap()).unwrap()
 }
 
@@ -107,7 +107,7 @@ fn schema_and_filter_take_the_same_configurations() {
 }
 
 /// The lists of fields of all objects in a schema that have no other ones.
-fn fields_of_schema(schema: &Value, found: &mut BTreeSet<BTreeSet<String>>) {
+pub(super) fn fields_of_schema(schema: &Value, found: &mut BTreeSet<BTreeSet<String>>) {
     if schema["additionalProperties"] == false {
         found.insert(schema["properties"].as_object().unwrap().keys().cloned().collect());
     }

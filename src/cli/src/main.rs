@@ -75,3 +75,5 @@ fn main() -> ExitCode {
 
 #[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod reference;

@@ -90,7 +90,8 @@ fn each_rule_says_what_it_makes_of_a_request() {
 fn of_rule(name: &str, rule: &str, options: &[&str]) -> String {
     let told = told(name, &[&["--path", "/v1", "--ip", "192.0.2.1"], options].concat());
     let lines = told.lines().skip_while(|line| !line.starts_with(&format!("  {rule}: ")));
-    let mut own = lines.enumerate().take_while(|(place, line)| *place == 0 || line.starts_with("    ")).map(|(_, line)| line.trim());
+    let mut own =
+        lines.enumerate().take_while(|(place, line)| *place == 0 || line.starts_with("    ")).map(|(_, line)| line.trim());
     own.by_ref().collect::<Vec<_>>().join("; ")
 }
 
@@ -107,7 +108,10 @@ fn the_limits_are_those_that_hold() {
     let metadata = plan("standard");
     let options = ["--route", "search", "-H", "x-api-key: acme", "--metadata", &metadata];
     let by_subject = of_rule("override.yaml", "per-key", &options);
-    assert!(by_subject.contains("limits   by the override; 500/250ms token_bucket in rl:{per-key:acme,search}:tb:250"), "{by_subject}");
+    assert!(
+        by_subject.contains("limits   by the override; 500/250ms token_bucket in rl:{per-key:acme,search}:tb:250"),
+        "{by_subject}"
+    );
 }
 
 #[test]
@@ -116,7 +120,10 @@ fn a_routes_metadata_changes_what_holds() {
         of_rule(name, rule, &[&["--route", "r", "--route-metadata", settings], more].concat())
     };
     let own = with("own.yaml", "per-key", "{limits: {per-key: [5/s]}, cost: 7}", &[]);
-    assert!(own.contains("subject  2~192.0.2.1,r!r; cost     7; limits   by the route's metadata; 5/s token_bucket"), "{own}");
+    assert!(
+        own.contains("subject  2~192.0.2.1,r!r; cost     7; limits   by the route's metadata; 5/s token_bucket"),
+        "{own}"
+    );
     let disabled = with("disabled.yaml", "per-key", "{disabled: true}", &[]);
     assert_eq!(disabled, "per-key: doesn't apply: the route's metadata disables all rules");
     let other = with("other.yaml", "per-key", "{rules: [queue]}", &[]);
@@ -152,7 +159,10 @@ fn a_condition_that_does_not_hold_is_shown() {
 #[test]
 fn what_is_exempt_or_blocked_gets_no_further() {
     let exempt = told("exempt.yaml", &["--method", "OPTIONS", "--path", "/v1"]);
-    assert_eq!(exempt, "OPTIONS /v1 from an unknown address\n  exempt, no rule sees it: exempt[1] {\"methods\":[\"OPTIONS\"]}\n\n");
+    assert_eq!(
+        exempt,
+        "OPTIONS /v1 from an unknown address\n  exempt, no rule sees it: exempt[1] {\"methods\":[\"OPTIONS\"]}\n\n"
+    );
     let blocked = told("blocked.yaml", &["--ip", "203.0.113.9"]);
     assert_eq!(blocked, "GET / from 203.0.113.9\n  blocked with 403: block[0] {\"ip\":[\"203.0.113.0/24\"]}\n\n");
 }
@@ -169,7 +179,9 @@ fn requests_come_from_a_file() {
 #[test]
 fn without_a_store_there_are_no_keys_and_of_several_configurations_each_is_told() {
     let plugin = |limit: &str| {
-        format!("kind: WasmPlugin\nmetadata: {{name: weir}}\nspec: {{pluginConfig: {{rules: [{{name: a, key: [ip], limits: [{limit}]}}]}}}}\n")
+        format!(
+            "kind: WasmPlugin\nmetadata: {{name: weir}}\nspec: {{pluginConfig: {{rules: [{{name: a, key: [ip], limits: [{limit}]}}]}}}}\n"
+        )
     };
     let file = file("plugins-explained.yaml", &format!("{}---\n{}", plugin("1/s"), plugin("2/s")));
     let (_, told, _) = weir(&["explain", &file, "--ip", "::ffff:192.0.2.1"]);
@@ -178,6 +190,18 @@ fn without_a_store_there_are_no_keys_and_of_several_configurations_each_is_told(
         format!("{head}    limits   by the rule\n      {limit} token_bucket\n\n")
     };
     assert_eq!(told, one(3, "1/s") + &one(7, "2/s"));
+}
+
+#[test]
+fn the_readme_shows_what_is_told() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let readme = fs::read_to_string(root.join("README.md")).unwrap();
+    let command = readme.lines().find_map(|line| line.strip_prefix("weir explain envoy/redis.yaml ")).unwrap();
+    let options = command.split("    #").next().unwrap().replace('\'', "").replace("-H x-api-key: acme", "-Hx-api-key:acme");
+    let sample = root.join("envoy/redis.yaml").display().to_string();
+    let (code, told, _) = weir(&[&["explain", &sample][..], &options.split(' ').collect::<Vec<_>>()].concat());
+    assert_eq!(code, 0);
+    assert!(readme.contains(&format!("```\n{}\n```", told.trim_end())), "{told}");
 }
 
 #[test]
