@@ -8,7 +8,7 @@ LUA := $(addprefix lua/,clock.lua verdicts.lua integers.lua expiry.lua token_buc
 	sliding_window.lua leaky_bucket.lua driver.lua)
 
 .NOTPARALLEL:
-.PHONY: help setup tools run test test-core test-node test-native test-wasm test-lua e2e bench bench-lua lint fmt wasm clean
+.PHONY: help setup tools run test test-core test-node test-native test-wasm test-lua e2e bench bench-core bench-lua lint fmt wasm clean
 
 help: ## Shows this.
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | column -ts $$'\t'
@@ -53,6 +53,9 @@ bench: $(WASM) ## Measures Weir beside a filter that does nothing.
 	@src/wasm-cargo.sh build --release --manifest-path benches/noop/Cargo.toml --target-dir target
 	@python3 benches/compare.py
 	@python3 benches/compare.py --traffic smallest
+
+bench-core: ## Measures what a request costs in the core, with one rule and with a thousand.
+	@cargo bench -q --manifest-path benches/decisions/Cargo.toml --target-dir target/decisions
 
 bench-lua: tools ## Measures the script in Redis beside `return 1`, and what a subject takes there.
 	@cargo build -q -p weir-core

@@ -3,6 +3,7 @@
 pub(crate) mod answers;
 pub(crate) mod any_order;
 pub(crate) mod bridge;
+pub(crate) mod clients;
 pub(crate) mod configuration;
 pub(crate) mod failures;
 pub(crate) mod held;
@@ -35,6 +36,15 @@ macro_rules! all {
             a_port_is_no_part_of_an_address
             every_key_has_one_hash_tag
             a_query_does_not_get_around_a_rule
+        );
+        $crate::host::scenarios::all!($vm, clients:
+            the_client_is_the_entry_that_a_trusted_proxy_wrote
+            a_cookie_is_found_among_pieces_of_any_kind
+            a_bearer_token_is_read_in_every_spelling
+            a_prefix_ends_where_a_segment_does
+            a_part_of_the_path_that_clients_choose_makes_no_new_bucket
+            a_header_that_proxies_add_to_counts_as_a_whole
+            a_credential_is_nowhere_to_be_read
         );
         $crate::host::scenarios::all!($vm, rules:
             a_route_says_which_rules_apply_at_what_cost_and_with_which_limits

@@ -1,3 +1,5 @@
+mod plans;
+
 use super::*;
 use crate::config::Config;
 use crate::limit::Limit;
