@@ -1,6 +1,6 @@
 //! Good and bad plugin configurations in Envoy.
 
-use crate::servers::envoy_server::Setup;
+use crate::servers::envoy_server::{Delivery, Setup};
 use crate::servers::redis_server::Redis;
 use crate::servers::until;
 use crate::{beside_others, with_store};
@@ -58,26 +58,37 @@ fn none_at_all_stops_the_start_and_shows_the_smallest() {
 }
 
 const TAKEN: &str = "listener_manager.listener_modified";
-const REFUSED: &str = "listener_manager.lds.update_rejected";
 
 #[test]
 fn a_new_configuration_holds_at_once_and_keeps_what_was_counted() {
     let _machine = beside_others();
-    let redis = Redis::start();
-    let limits = |limits: &str| Setup::redis(redis.port, &with_store(&format!(r#""limits":["{limits}"]"#))).delivered();
-    let envoy = limits("1/d burst 3").start();
-    assert_eq!(envoy.statuses("a", 2), [200; 2]);
-    envoy.deliver(&limits("2/d burst 10"), TAKEN);
-    let response = envoy.get("/", &[("x-api-key", "a")]);
-    assert_eq!((response.status, response.number("ratelimit-limit")), (200, Some(10)));
-    assert_eq!(response.number("ratelimit-remaining"), Some(0), "of three there was one left");
-    assert_eq!(envoy.statuses("a", 1), [429]);
-    envoy.deliver(&limits("0/d"), REFUSED);
-    assert!(envoy.log().contains("a count of 0 would deny every request"), "{}", envoy.log());
-    assert_eq!((envoy.statuses("a", 1), envoy.statuses("b", 1)), (vec![429], vec![200]), "the old one goes on");
-    // The old one goes once its listener has been drained, and what it had in the gauge goes with it.
-    let connected = || envoy.metric("store.connected");
-    until(Duration::from_secs(15), || (connected() == 1).then_some(()), || format!("{} are connected", connected()));
+    let of_filter = |what: &str| format!("extension_config_discovery.http_filter.weir.{what}");
+    let deliveries = [
+        (Delivery::Listener, TAKEN.to_owned(), "listener_manager.lds.update_rejected".to_owned()),
+        (Delivery::Filter, of_filter("update_success"), of_filter("update_rejected")),
+    ];
+    for (part, taken, refused) in deliveries {
+        let redis = Redis::start();
+        let limits =
+            |limits: &str| Setup::redis(redis.port, &with_store(&format!(r#""limits":["{limits}"]"#))).delivered(part);
+        let envoy = limits("1/d burst 3").start();
+        assert_eq!(envoy.statuses("a", 2), [200; 2]);
+        envoy.deliver(&limits("2/d burst 10"), &taken);
+        let response = envoy.get("/", &[("x-api-key", "a")]);
+        assert_eq!((response.status, response.number("ratelimit-limit")), (200, Some(10)));
+        assert_eq!(response.number("ratelimit-remaining"), Some(0), "of three there was one left");
+        assert_eq!(envoy.statuses("a", 1), [429]);
+        envoy.deliver(&limits("0/d"), &refused);
+        assert!(envoy.log().contains("a count of 0 would deny every request"), "{}", envoy.log());
+        assert_eq!((envoy.statuses("a", 1), envoy.statuses("b", 1)), (vec![429], vec![200]), "the old one goes on");
+        envoy.deliver(&limits("1/d burst 2"), &taken);
+        let smaller = envoy.get("/", &[("x-api-key", "b")]);
+        assert_eq!((smaller.status, smaller.number("ratelimit-limit")), (200, Some(2)), "after a bad one too");
+        assert_eq!(envoy.statuses("b", 2), [200, 429], "of ten nine were left, and there is room for two");
+        // The old one goes once it has been drained, and what it had in the gauge goes with it.
+        let connected = || envoy.metric("store.connected");
+        until(Duration::from_secs(15), || (connected() == 1).then_some(()), || format!("{} are connected", connected()));
+    }
 }
 
 #[test]
@@ -87,7 +98,7 @@ fn requests_that_wait_when_a_new_configuration_comes_are_answered() {
     let rule = |limits: &str| {
         let store = r#""weir-redis","timeout":"5s""#;
         let text = with_store(&format!(r#""limits":[{limits}],"on_error":"deny""#)).replace(r#""weir-redis""#, store);
-        Setup::redis(redis.port, &text).delivered()
+        Setup::redis(redis.port, &text).delivered(Delivery::Listener)
     };
     // One waits for Redis, which stalls; another is held back.
     for (limits, stall) in [(r#""100/min""#, "CLIENT PAUSE 1500 ALL"), (r#""1/2s leaky_bucket""#, "PING")] {

@@ -114,8 +114,7 @@ fn the_client_is_whom_envoy_trusts_or_the_header_names() {
     let last = |setup: Setup, forwarded: &str| -> String {
         let envoy = setup.start();
         envoy.get("/", &[("x-forwarded-for", forwarded)]);
-        let line = envoy.accesses(1).remove(0);
-        line.split_once("subject=").unwrap().1.split(' ').next().unwrap().to_owned()
+        subject(&envoy.accesses(1)[0]).unwrap()
     };
     let rule = r#""rules":[{"name":"r","key":["ip"],"limits":["9/d"]}]}"#;
     let forwarded = "203.0.113.128, 203.0.113.10";
@@ -126,6 +125,7 @@ fn the_client_is_whom_envoy_trusts_or_the_header_names() {
     assert_eq!(last(by_envoy(0), forwarded), "127.0.0.1");
     assert_eq!(last(by_envoy(1), forwarded), "203.0.113.10");
     assert_eq!(last(by_envoy(2), forwarded), "203.0.113.128");
+    assert_eq!(last(by_envoy(3), forwarded), "127.0.0.1", "there are only two entries");
     // The filter sees the header as it stands then: Envoy has appended its peer, and for a loopback peer its own address.
     let appended = last(Setup::local(&format!(r#"{{"client_ip":{{"from":"header"}},{rule}"#)), forwarded);
     assert!(!forwarded.contains(&appended), "{appended}");
@@ -133,4 +133,60 @@ fn the_client_is_whom_envoy_trusts_or_the_header_names() {
         let configuration = format!(r#"{{"client_ip":{{"from":"header","trusted_hops":{hops}}},{rule}"#);
         assert_eq!(last(Setup::local(&configuration), forwarded), wanted, "{hops}");
     }
+}
+
+/// An HTTP filter before Weir.
+fn with_filter(setup: Setup, name: &str, kind: &str, config: &str) -> Setup {
+    let kind = format!("type.googleapis.com/envoy.extensions.filters.http.{kind}");
+    let filter =
+        format!("          - {{name: {name}, typed_config: {{\"@type\": {kind}, {config}}}}}\n          - name: weir\n");
+    setup.replace("          - name: weir\n", &filter)
+}
+
+#[test]
+fn what_earlier_filters_know_of_a_request_is_a_key_and_a_tier() {
+    let _machine = beside_others();
+    // Signed with HS256; who is in `sub`, and the plan of the first one is `pro`.
+    let acme = "Bearer eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6ImsifQ.eyJpc3MiOiJ0ZXN0Iiwic3ViIjoiYWNtZSIsInBsYW4iOiJwcm8iLCJzZWF0cyI6MTIzNDU2Nzh9.olMgYJAyOxateT0KRHSachJDMy401yYozuSGp5kygaY";
+    let tiny = "Bearer eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6ImsifQ.eyJpc3MiOiJ0ZXN0Iiwic3ViIjoidGlueSJ9.NBbbprIIiC0zHQM9CZ9lNXA-2qByIVhFng24zoHYIq4";
+    let rules = r#"{"rules":[{"name":"r","key":["metadata:envoy.filters.http.jwt_authn/payload/sub",
+        "metadata:envoy.filters.http.jwt_authn/payload/seats | const:none","metadata:tenant/id","filter_state:user.region"],
+        "limits":["1/d"],
+        "tiers":{"by":"metadata:envoy.filters.http.jwt_authn/payload/plan","values":{"pro":["1/d burst 3"]}}}]}"#;
+    let keys = r#"{"keys":[{"kty":"oct","alg":"HS256","kid":"k","k":"MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"}]}"#;
+    let provider = format!("issuer: test, payload_in_metadata: payload, local_jwks: {{inline_string: '{keys}'}}");
+    let jwt = format!("providers: {{p: {{{provider}}}}}, rules: [{{match: {{prefix: /api}}, requires: {{provider_name: p}}}}]");
+    let setup = with_filter(Setup::local(rules), "jwt", "jwt_authn.v3.JwtAuthentication", &jwt);
+    let tenant = "metadata: [{metadata_namespace: tenant, value: {id: 7}}]";
+    let setup = with_filter(setup, "tenant", "set_metadata.v3.Config", tenant);
+    let region = "on_request_headers: [{object_key: user.region, factory_key: envoy.string, format_string: {text_format_source: {inline_string: eu}}}]";
+    let envoy = with_filter(setup, "region", "set_filter_state.v3.Config", region).start();
+    let statuses = |token: &str| [(); 4].map(|()| envoy.get("/api", &[("authorization", token)]).status);
+    assert_eq!(statuses(acme), [200, 200, 200, 429]);
+    assert_eq!(statuses(tiny), [200, 429, 429, 429]);
+    assert_eq!(statuses("Bearer forged"), [401; 4], "it never gets as far as Weir");
+    let subjects: Vec<String> = envoy.accesses(8).iter().filter_map(|line| subject(line)).collect();
+    assert!(
+        subjects.contains(&"acme,12345678,7,eu".to_owned()) && subjects.contains(&"tiny,2~none,7,eu".to_owned()),
+        "{subjects:?}"
+    );
+}
+
+/// The subject in a line of the access log.
+fn subject(line: &str) -> Option<String> {
+    line.split_once("subject=")?.1.split(' ').next().map(str::to_owned)
+}
+
+#[test]
+fn two_filters_with_the_same_rules_charge_a_request_twice_and_apart_each_once() {
+    let _machine = beside_others();
+    let rule = r#""rules":[{"name":"r","key":["header:x-api-key"],"limits":["1/d burst 4"]}]}"#;
+    let statuses = |first: &str, second: &str| {
+        let redis = Redis::start();
+        let one = Setup::redis(redis.port, &format!(r#"{{"store":{{"cluster":"weir-redis"{first}}},{rule}"#));
+        let value = serde_json::to_string(&format!(r#"{{"store":{{"cluster":"weir-redis"{second}}},{rule}"#)).unwrap();
+        one.with_the_filter_again(&value).start().statuses("a", 5)
+    };
+    assert_eq!(statuses("", ""), [200, 200, 429, 429, 429]);
+    assert_eq!(statuses("", r#","key_prefix":"other""#), [200, 200, 200, 200, 429]);
 }

@@ -29,8 +29,16 @@ const TRAPS: [&str; 8] = [
 pub(crate) struct Setup {
     text: String,
     workers: u32,
-    /// The listener comes from a file of its own, as a control plane would deliver it.
-    delivered: bool,
+    delivery: Option<Delivery>,
+}
+
+/// What comes from a file of its own, as a control plane would deliver it.
+#[derive(Clone, Copy)]
+pub(crate) enum Delivery {
+    /// The listener (LDS).
+    Listener,
+    /// The filter alone (ECDS), as from Istio.
+    Filter,
 }
 
 pub(crate) struct Envoy {
@@ -49,7 +57,7 @@ impl Setup {
             .replace("route: {cluster: upstream}", "direct_response: {status: 200, body: {inline_string: ok}}")
             .replace("0.0.0.0", "127.0.0.1")
             .replace("/etc/weir/weir.wasm", &wasm());
-        Setup { text, workers: 1, delivered: false }
+        Setup { text, workers: 1, delivery: None }
     }
 
     /// Two clusters, `weir-redis` and the upstream's; with another plugin configuration, as a `StringValue`.
@@ -71,9 +79,9 @@ impl Setup {
         self
     }
 
-    /// The listener can be changed while Envoy runs, by [`Envoy::deliver`].
-    pub(crate) fn delivered(mut self) -> Setup {
-        self.delivered = true;
+    /// That part can be changed while Envoy runs, by [`Envoy::deliver`].
+    pub(crate) fn delivered(mut self, part: Delivery) -> Setup {
+        self.delivery = Some(part);
         self
     }
 
@@ -92,6 +100,16 @@ impl Setup {
              \x20                 value: {value}\n"
         );
         self.text.replace_range(start..end, &configuration);
+        self
+    }
+
+    /// The filter once more behind itself, with this value of a `StringValue`.
+    pub(crate) fn with_the_filter_again(mut self, value: &str) -> Setup {
+        let start = self.text.find("          - name: weir\n").unwrap();
+        let end = self.text.find("          - name: envoy.filters.http.router").unwrap();
+        let again = Setup { text: self.text[start..].to_owned(), ..self.clone() }.with_configuration("StringValue", value);
+        let length = again.text.find("          - name: envoy.filters.http.router").unwrap();
+        self.text.insert_str(end, &again.text[..length]);
         self
     }
 
@@ -141,18 +159,16 @@ impl Setup {
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         fs::create_dir_all(&directory).unwrap();
         let (file, log) = (directory.join("envoy.yaml"), directory.join("envoy.log"));
-        if self.delivered {
-            let (bootstrap, listener) = split(&text);
-            let source = directory.join(LISTENER).display().to_string();
-            let dynamic = format!(
-                "node: {{id: test, cluster: test}}\n\
-                 dynamic_resources: {{lds_config: {{resource_api_version: V3, path_config_source: {{path: {source}}}}}}}\n"
-            );
-            fs::write(&source, listener).unwrap();
-            fs::write(&file, dynamic + &bootstrap).unwrap();
-        } else {
-            fs::write(&file, text).unwrap();
-        }
+        let bootstrap = match self.delivery {
+            None => text,
+            Some(part) => {
+                let source = directory.join(DELIVERED);
+                let (bootstrap, resource) = part.split(&text, &source);
+                fs::write(&source, resource).unwrap();
+                format!("node: {{id: test, cluster: test}}\n{bootstrap}")
+            }
+        };
+        fs::write(&file, bootstrap).unwrap();
         let output = File::create(&log).unwrap();
         let mut command = Command::new(program());
         command
@@ -192,13 +208,14 @@ impl Envoy {
         http_client::get(self.port, path, headers)
     }
 
-    /// Changes the listener to this setup's, and waits until a statistic of Envoy's says that it has been taken, or refused.
+    /// Changes what is delivered to this setup's, and waits until a statistic of Envoy's says that it has been taken, or refused.
     pub(crate) fn deliver(&self, setup: &Setup, statistic: &str) {
-        let (_, listener) = split(&on_ports(&setup.text, self.port, self.admin));
         let directory = self.log.parent().unwrap();
+        let text = on_ports(&setup.text, self.port, self.admin);
+        let (_, resource) = setup.delivery.unwrap().split(&text, &directory.join(DELIVERED));
         let before = self.statistic(statistic);
-        fs::write(directory.join("next.yaml"), listener).unwrap();
-        fs::rename(directory.join("next.yaml"), directory.join(LISTENER)).unwrap();
+        fs::write(directory.join("next.yaml"), resource).unwrap();
+        fs::rename(directory.join("next.yaml"), directory.join(DELIVERED)).unwrap();
         until(
             Duration::from_secs(10),
             || (self.statistic(statistic) > before).then_some(()),
@@ -273,21 +290,42 @@ impl Drop for Envoy {
     }
 }
 
-/// The file of a listener that is delivered.
-const LISTENER: &str = "listener.yaml";
+/// The file of what is delivered.
+const DELIVERED: &str = "delivered.yaml";
 
 fn on_ports(text: &str, port: u16, admin: u16) -> String {
     text.replace("port_value: 10000", &format!("port_value: {port}"))
         .replace("port_value: 9901", &format!("port_value: {admin}"))
 }
 
-/// A sample without its listener, and the listener as a file that delivers it.
-fn split(text: &str) -> (String, String) {
-    let (before, rest) = text.split_once("  listeners:\n  - ").unwrap();
-    let (listener, after) = rest.split_once("\n  clusters:\n").unwrap();
-    let listener = listener.replace("\n  ", "\n");
-    let kind = "type.googleapis.com/envoy.config.listener.v3.Listener";
-    (format!("{before}  clusters:\n{after}"), format!("resources:\n- \"@type\": {kind}\n  {listener}\n"))
+impl Delivery {
+    /// A sample that gets this part from a file, and that file.
+    fn split(self, text: &str, file: &Path) -> (String, String) {
+        let source = format!("{{resource_api_version: V3, path_config_source: {{path: {}}}}}", file.display());
+        match self {
+            Delivery::Listener => {
+                let (before, rest) = text.split_once("  listeners:\n  - ").unwrap();
+                let (listener, after) = rest.split_once("\n  clusters:\n").unwrap();
+                let listener = listener.replace("\n  ", "\n");
+                let bootstrap = format!("dynamic_resources: {{lds_config: {source}}}\n{before}  clusters:\n{after}");
+                let kind = "type.googleapis.com/envoy.config.listener.v3.Listener";
+                (bootstrap, format!("resources:\n- \"@type\": {kind}\n  {listener}\n"))
+            }
+            Delivery::Filter => {
+                let (before, rest) = text.split_once("          - name: weir\n            typed_config:\n").unwrap();
+                let (filter, after) = rest.split_once("          - name: envoy.filters.http.router").unwrap();
+                let filter: String =
+                    filter.lines().map(|line| format!("    {}\n", line.get(14..).unwrap_or_default())).collect();
+                let wasm = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
+                let discovered = format!("config_discovery: {{config_source: {source}, type_urls: [{wasm}]}}");
+                let bootstrap = format!(
+                    "{before}          - name: weir\n            {discovered}\n          - name: envoy.filters.http.router{after}"
+                );
+                let kind = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig";
+                (bootstrap, format!("resources:\n- \"@type\": {kind}\n  name: weir\n  typed_config:\n{filter}"))
+            }
+        }
+    }
 }
 
 fn tail(log: &str) -> String {
