@@ -155,7 +155,8 @@ fn what_earlier_filters_know_of_a_request_is_a_key_and_a_tier() {
         "tiers":{"by":"metadata:envoy.filters.http.jwt_authn/payload/plan","values":{"pro":["1/d burst 3"]}}}]}"#;
     let keys = r#"{"keys":[{"kty":"oct","alg":"HS256","kid":"k","k":"MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"}]}"#;
     let provider = format!("issuer: test, payload_in_metadata: payload, local_jwks: {{inline_string: '{keys}'}}");
-    let jwt = format!("providers: {{p: {{{provider}}}}}, rules: [{{match: {{prefix: /api}}, requires: {{provider_name: p}}}}]");
+    let jwt =
+        format!("providers: {{p: {{{provider}}}}}, rules: [{{match: {{prefix: /api}}, requires: {{provider_name: p}}}}]");
     let setup = with_filter(Setup::local(rules), "jwt", "jwt_authn.v3.JwtAuthentication", &jwt);
     let tenant = "metadata: [{metadata_namespace: tenant, value: {id: 7}}]";
     let setup = with_filter(setup, "tenant", "set_metadata.v3.Config", tenant);

@@ -80,7 +80,7 @@ impl Contents {
             return self.filter(document, &value["config"], &join(&path, "config"));
         }
         if value["kind"] == "WasmPlugin" {
-            if mentions_weir(&value["metadata"]["name"]) || is_weir(&value["spec"], "pluginConfig") {
+            if value.pointer("/metadata/name").is_some_and(mentions_weir) || is_weir(&value["spec"], "pluginConfig") {
                 let place = Place { document, path: join(&path, "spec.pluginConfig") };
                 self.add(&place, value["spec"].get("pluginConfig"), Origin::Json);
             }
@@ -146,7 +146,7 @@ impl Contents {
                 }
             }
             Value::Object(fields) => {
-                if let Some(settings) = value["metadata"]["filter_metadata"].get("weir") {
+                if let Some(settings) = value.pointer("/metadata/filter_metadata/weir") {
                     let place = Place { document, path: join(&path, "metadata.filter_metadata.weir") };
                     let read = Route::parse(&document.as_envoy_has_it(settings), level, rules);
                     for fault in read.err().unwrap_or_default() {

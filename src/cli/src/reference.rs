@@ -4,6 +4,7 @@
 
 use crate::document::Document;
 use crate::fixtures::{fields_of_schema, validator};
+use crate::plugins::Contents;
 use crate::schema::SCHEMA;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -99,6 +100,16 @@ fn every_configuration_in_the_documents_is_a_good_one() {
             assert_eq!(Config::from_value(&value, Origin::Json).err(), None, "{name}:\n{block}");
             assert!(validator.is_valid(&value), "{name}:\n{block}");
         }
+    }
+}
+
+#[test]
+fn the_schema_takes_the_samples() {
+    let validator = validator();
+    for name in ["quickstart.yaml", "redis.yaml", "redis-listener.yaml", "istio/wasmplugin.yaml"] {
+        let contents = Contents::read(name, &document(&format!("envoy/{name}")));
+        assert_eq!(contents.plugins.len(), 1, "{name}: {:?}", contents.faults);
+        assert!(validator.is_valid(&contents.plugins[0].value), "{name}");
     }
 }
 

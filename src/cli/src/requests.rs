@@ -76,7 +76,8 @@ pub(crate) fn read(text: &str) -> Result<Vec<Asked>, String> {
 
 fn har(text: &str) -> Result<Vec<Asked>, String> {
     let har: Value = serde_json::from_str(text).map_err(|error| format!("no HAR file: {error}"))?;
-    let entries = har["log"]["entries"].as_array().ok_or("no HAR file: log.entries, a list, is wanted")?;
+    let entries = har.pointer("/log/entries").and_then(Value::as_array);
+    let entries = entries.ok_or("no HAR file: log.entries, a list, is wanted")?;
     let entry = |(place, entry): (usize, &Value)| {
         let request = &entry["request"];
         let part = |name: &str| {
