@@ -2,8 +2,11 @@
 
 use super::*;
 
+/// Header lines of a request.
+type Lines<'l> = &'l [(&'l str, &'l [u8])];
+
 /// A key, and requests with these headers, one after the other, each with its status under a limit of one a day.
-fn each_is<V: Vm>(rule: &str, requests: &[(&[(&str, &[u8])], u32)]) {
+fn each_is<V: Vm>(rule: &str, requests: &[(Lines<'_>, u32)]) {
     let configuration = format!(r#"{{"rules":[{{"name":"r","limits":["1/d"],{rule}}}]}}"#);
     let mut worker = Worker::<V>::start(&configuration);
     for (headers, wanted) in requests {
@@ -126,7 +129,7 @@ pub(crate) fn a_part_of_the_path_that_clients_choose_makes_no_new_bucket<V: Vm>(
 
 pub(crate) fn a_header_that_proxies_add_to_counts_as_a_whole<V: Vm>() {
     let key = |text: &'static str| [("x-api-key", text.as_bytes())];
-    let requests: [(&[(&str, &[u8])], u32); 4] =
+    let requests: [(Lines<'_>, u32); 4] =
         [(&key("k, 100.64.0.1"), 200), (&key("k, 100.64.0.2"), 200), (&key("k"), 200), (&key("k, 100.64.0.1"), 429)];
     each_is::<V>(r#""key":["header:x-api-key"]"#, &requests);
 }
@@ -136,7 +139,7 @@ pub(crate) fn a_credential_is_nowhere_to_be_read<V: Vm>() {
     for key in keys {
         let rules = format!(r#"[{{"name":"r","key":["{key}"],"limits":["1/d"]}}]"#);
         let mut worker = Worker::<V>::start(&format!(r#"{{"store":{{"cluster":"weir-redis"}},"rules":{rules}}}"#));
-        let secret: &[(&str, &[u8])] =
+        let secret: Lines<'_> =
             &[("authorization", b"Bearer hunter2"), ("proxy-authorization", b"hunter2"), ("cookie", b"sid=hunter2")];
         let id = worker.request(secret);
         worker.turn();
