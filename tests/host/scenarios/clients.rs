@@ -150,3 +150,41 @@ pub(crate) fn a_credential_is_nowhere_to_be_read<V: Vm>() {
         assert!(told.contains("weir_subject=#") && !told.contains("hunter2"), "{key}: {told}");
     }
 }
+
+pub(crate) fn a_parameter_is_found_and_decoded<V: Vm>() {
+    let path = |text: &'static str| [(":path", text.as_bytes())];
+    each_is::<V>(
+        r#""key":["query:api key"]"#,
+        &[
+            (&path("/?api%20key=a+b"), 200),
+            (&path("/other?x=1&api+key=a%20b&api+key=c"), 429),
+            (&path("/?api%20key=%61+%62#f"), 429),
+            (&path("/?api%20key=a=b"), 200),
+            (&path("/?API%20key=a+b"), 200),
+            (&path("/?api%20key"), 200),
+            (&path("/?api%20key="), 200),
+            (&path("/#?api%20key=a+b"), 200),
+            (&path("/?api%20key=%ff%"), 200),
+            (&path("/?api%20key=%FF%25"), 429),
+        ],
+    );
+}
+
+pub(crate) fn spellings_of_a_path_and_a_host_are_one<V: Vm>() {
+    let target = |host: &'static str, path: &'static str| [(":authority", host.as_bytes()), (":path", path.as_bytes())];
+    each_is::<V>(
+        r#""key":["host","path"]"#,
+        &[
+            (&target("api.example.com", "/a/~b"), 200),
+            (&target("API.example.com:8443", "//a/./x/../%7eb?q#f"), 429),
+            (&target("api.example.com", "/%61/%7Eb"), 429),
+            (&target("api.example.com", "/a/~b/"), 200),
+            (&target("api.example.com", "/a%2f~b"), 200),
+            (&target("api.example.com", "/a%2F~b"), 429),
+            (&target("api.example.com", "/../../a%2F~b"), 429),
+            (&target("other.example.com", "/a/~b"), 200),
+            (&target("[2001:DB8::1]:443", "/"), 200),
+            (&target("[2001:db8::1]", "/"), 429),
+        ],
+    );
+}

@@ -45,6 +45,8 @@ macro_rules! all {
             a_part_of_the_path_that_clients_choose_makes_no_new_bucket
             a_header_that_proxies_add_to_counts_as_a_whole
             a_credential_is_nowhere_to_be_read
+            a_parameter_is_found_and_decoded
+            spellings_of_a_path_and_a_host_are_one
         );
         $crate::host::scenarios::all!($vm, rules:
             a_route_says_which_rules_apply_at_what_cost_and_with_which_limits
