@@ -45,7 +45,7 @@ pub(crate) struct Worker {
     expressions: Expressions,
     routes: Routes,
     live_overrides: RefCell<LiveOverrides>,
-    dice: Option<Dice>,
+    dice: Dice,
     live: RefCell<HashMap<u32, Live>>,
     /// Requests whose calls are all settled, to be answered in this order.
     ready: RefCell<VecDeque<u32>>,
@@ -93,23 +93,27 @@ struct Dice(Cell<u64>);
 impl Dice {
     /// A number from 0 to 99.
     fn roll(&self) -> u8 {
+        u8::try_from(self.draw() % 100).unwrap_or(0)
+    }
+
+    /// Any number.
+    fn draw(&self) -> u64 {
         self.0.set(self.0.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
         let mixed = (self.0.get() ^ (self.0.get() >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        u8::try_from((mixed ^ (mixed >> 31)) % 100).unwrap_or(0)
+        mixed ^ (mixed >> 31)
     }
 }
 
 impl Worker {
     pub(crate) fn new(id: u32, config: Config, expressions: Expressions) -> Worker {
         let limiter = Limiter::new(config);
-        let drawn = limiter.rules.iter().any(|(_, rule)| (1..100).contains(&rule.enforce_percent));
         Worker {
             id,
             expressions,
             routes: Routes::default(),
             live_overrides: RefCell::default(),
-            dice: drawn.then(|| Dice(Cell::new(host::now_ns() ^ u64::from(id).rotate_left(32)))),
+            dice: Dice(Cell::new(host::now_ns() ^ u64::from(id).rotate_left(32))),
             metrics: Metrics::new(&limiter.rules),
             clock: Clock::default(),
             live: RefCell::default(),
@@ -160,7 +164,7 @@ impl Worker {
             self.tell_route_faults(&faulty);
             None
         });
-        let roll = self.dice.as_ref().map_or(0, Dice::roll);
+        let roll = self.dice.roll();
         rules.plan(&request, Surroundings { route: route.as_deref(), live: &self.live_overrides.borrow(), roll })
     }
 
@@ -398,7 +402,7 @@ impl Worker {
 
     /// Counts and logs a decision, and answers the request if it is to be answered.
     fn carry_out(&self, id: u32, decision: Decision, now: Now) -> Next {
-        let Limiter { rules, response, .. } = &self.limiter;
+        let Limiter { rules, .. } = &self.limiter;
         // Only Redis holds requests back.
         let delay = self.redis.as_ref().filter(|_| decision.delay_ms > 0);
         let full = delay.is_some_and(|redis| redis.held.borrow().is_full());
@@ -409,9 +413,9 @@ impl Worker {
         for (name, value) in answer::filter_state(decision, rules) {
             host::set_filter_state(name, value);
         }
-        let answer = answer::answer(decision, rules, response);
+        let answer = answer::answer(decision, rules, self.dice.draw());
         let headers = match decision.kind {
-            Kind::Allowed => answer::limit_headers(decision, response),
+            Kind::Allowed => answer::limit_headers(decision, rules),
             Kind::Denied { .. } | Kind::Failed => Vec::new(), // the answer has them
             Kind::Exempt | Kind::Blocked { .. } => Vec::new(),
         };

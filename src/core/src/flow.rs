@@ -3,7 +3,7 @@
 //! No I/O: the calls go out and their results come in through whoever holds the [`Flow`]. What becomes of a request when the
 //! store fails is settled here, in [`Flow::decide`], and nowhere else.
 
-use crate::config::{Config, OnError, Response, Scope, Store};
+use crate::config::{Config, OnError, Scope, Store};
 use crate::limit::{Limit, Outcome, Verdict};
 use crate::local::{self, Charge, SharedData, Unavailable};
 use crate::rules::{Check, Checks, Plan, Rule, RuleId, Rules, redis_key};
@@ -16,8 +16,6 @@ pub struct Limiter {
     pub rules: Rules,
     /// Redis, where there is one.
     pub store: Option<Store>,
-    /// The answer of a denied request.
-    pub response: Response,
 }
 
 /// What happens next to a request.
@@ -100,9 +98,9 @@ pub enum Source {
 /// What is left of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// The most that there can be.
-    pub limit: u64,
-    /// What is left of it, rounded down.
+    /// The limit.
+    pub limit: Limit,
+    /// What is left of it, rounded down, at most its burst.
     pub remaining: u64,
     /// Milliseconds until all of it is there again.
     pub reset_ms: u64,
@@ -132,7 +130,7 @@ pub enum Tally {
 impl Limiter {
     /// Compiles a configuration.
     pub fn new(config: Config) -> Limiter {
-        Limiter { rules: Rules::new(&config), store: config.store, response: config.response }
+        Limiter { rules: Rules::new(&config), store: config.store }
     }
 
     /// The first step of a request. `now_ms` is the time since 1970, as all workers of the proxy see it.
@@ -438,7 +436,7 @@ fn bound<'a>(
         Some((judged, limit, verdict)) => {
             let Verdict { remaining, reset_ms, .. } = *verdict;
             // A reply can't leave more than there can be.
-            let quota = Quota { limit: limit.burst(), remaining: remaining.min(limit.burst()), reset_ms };
+            let quota = Quota { limit: *limit, remaining: remaining.min(limit.burst()), reset_ms };
             judged.decision(kind, Some(source), Some(quota), tally)
         }
         None => Decision { source: Some(source), tally, ..Decision::of(kind) },

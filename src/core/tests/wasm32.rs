@@ -50,7 +50,7 @@ fn decide(limiter: &Limiter, data: &Data, now_ms: u64) -> Decision {
 }
 
 fn limit_headers(limiter: &Limiter, decision: &Decision) -> Vec<String> {
-    answer::limit_headers(decision, &limiter.response).into_iter().map(|(_, value)| value).collect()
+    answer::limit_headers(decision, &limiter.rules).into_iter().map(|(_, value)| value).collect()
 }
 
 #[wasm_bindgen_test(unsupported = test)]

@@ -30,6 +30,7 @@ use crate::limit::{Algorithm, Limit};
 use crate::rules::{ClientIp, KeyPart, Match};
 use reader::{Item, Reader};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,8 +43,6 @@ pub struct Config {
     pub exempt: Vec<Match>,
     /// Requests that are refused, and the status of the answer, 400..=599.
     pub block: Vec<(Match, u16)>,
-    /// The answer of a denied request.
-    pub response: Response,
     /// At least one.
     pub rules: Vec<RuleConfig>,
     /// All CEL expressions in it, which only the host can check, by their paths.
@@ -83,26 +82,62 @@ pub struct Breaker {
     pub open_ms: u64,
 }
 
-/// The answer of a denied request.
+/// The answer of a denied request, and the headers that tell a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     /// HTTP status, 400..=599.
     pub status: u16,
     /// The body.
-    pub body: String,
+    pub body: Body,
     /// The body's content type.
     pub content_type: String,
-    /// Whether `RateLimit-*` headers are written.
-    pub ratelimit_headers: bool,
+    /// What tells a client its limit, on allowed responses too; no two the same.
+    pub headers: Vec<HeaderFamily>,
+    /// The status of a gRPC request's answer.
+    pub grpc_status: GrpcStatus,
+    /// Up to how many milliseconds are added to `Retry-After` at random.
+    pub jitter_ms: u64,
+}
+
+/// The body of a denied request's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// This text, with `{rule}`, `{limit}` and `{retry_after}` filled in.
+    Text(String),
+    /// A problem document (RFC 9457).
+    Problem,
+}
+
+/// Headers that tell a client its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderFamily {
+    /// `RateLimit-Limit`, `-Remaining` and `-Reset`.
+    RateLimit,
+    /// The same with `X-`.
+    XRateLimit,
+    /// `RateLimit-Policy` and `RateLimit`, structured fields (draft-ietf-httpapi-ratelimit-headers-10).
+    Structured,
+}
+
+/// The gRPC status of a denied request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum GrpcStatus {
+    /// Clients don't try again by themselves.
+    ResourceExhausted = 8,
+    /// Some clients do.
+    Unavailable = 14,
 }
 
 impl Default for Response {
     fn default() -> Response {
         Response {
             status: 429,
-            body: r#"{"message":"Too many requests"}"#.to_owned(),
+            body: Body::Text(r#"{"message":"Too many requests"}"#.to_owned()),
             content_type: "application/json".to_owned(),
-            ratelimit_headers: true,
+            headers: vec![HeaderFamily::RateLimit],
+            grpc_status: GrpcStatus::ResourceExhausted,
+            jitter_ms: 0,
         }
     }
 }
@@ -142,6 +177,8 @@ pub struct RuleConfig {
     pub mode: Mode,
     /// How many requests of a hundred it is enforced on.
     pub enforce_percent: u8,
+    /// The answer of a request that it denies.
+    pub response: Rc<Response>,
 }
 
 /// Where a rule applies without being named in a route's metadata.
@@ -262,17 +299,21 @@ fn config(r: &mut Reader, item: &Item<'_>) -> Option<Config> {
     let client_ip = o.get("client_ip").map_or_else(|| Some(ClientIp::default()), |item| conditions::client_ip(r, &item));
     let exempt = o.get("exempt").map_or(Some(Vec::new()), |item| conditions::exempt(r, &item));
     let block = o.get("block").map_or(Some(Vec::new()), |item| conditions::block(r, &item));
-    let response = o.get("response").map_or_else(|| Some(Response::default()), |item| response::response(r, &item));
+    let response = o.get("response").map_or_else(
+        || Some(Rc::new(Response::default())),
+        |item| response::response(r, &item, &Response::default()).map(Rc::new),
+    );
+    let usual = response.clone().unwrap_or_default();
     let rules = match o.get("rules") {
-        Some(item) => rule::rules(r, &item),
+        Some(item) => rule::rules(r, &item, &usual),
         None => r.missing(&o, "rules", "a list of 1 to 1000 rules is wanted"),
     };
+    response?;
     Some(Config {
         store: store.map_or(Some(None), |store| store.map(Some))?,
         client_ip: client_ip?,
         exempt: exempt?,
         block: block?,
-        response: response?,
         rules: rules?,
         expressions: r.take_expressions(),
     })

@@ -3,11 +3,13 @@
 use super::conditions::matches;
 use super::limits::{algorithm, limits};
 use super::reader::{Item, Reader};
+use super::response::response;
 use super::sources::{key, key_part, predicate};
-use super::{Cost, Limits, Mode, OnError, OnMissing, RuleConfig, Select, Tiers};
+use super::{Cost, Limits, Mode, OnError, OnMissing, Response, RuleConfig, Select, Tiers};
 use crate::limit::Algorithm;
 use crate::rules::{Match, Subject};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// The most rules of a configuration.
 pub const MAX_RULES: usize = 1000;
@@ -18,7 +20,7 @@ const MAX_TIERS: usize = 100;
 /// The most overrides of a rule.
 const MAX_OVERRIDES: usize = 10_000;
 
-const FIELDS: [&str; 16] = [
+const FIELDS: [&str; 17] = [
     "name",
     "select",
     "match",
@@ -35,14 +37,15 @@ const FIELDS: [&str; 16] = [
     "local",
     "mode",
     "enforce_percent",
+    "response",
 ];
 
-pub(super) fn rules(r: &mut Reader, item: &Item<'_>) -> Option<Vec<RuleConfig>> {
+pub(super) fn rules(r: &mut Reader, item: &Item<'_>, usual: &Rc<Response>) -> Option<Vec<RuleConfig>> {
     let items = r.list(item, MAX_RULES, "rules, such as [{\"name\":\"all\",\"key\":[\"ip\"],\"limits\":[\"10/s\"]}]")?;
     let mut names: Vec<&str> = Vec::new();
     let mut rules = Vec::new();
     for item in &items {
-        let rule = rule(r, item);
+        let rule = rule(r, item, usual);
         if let Some(name) = item.value.get("name").and_then(serde_json::Value::as_str) {
             if names.contains(&name) {
                 let message = format!("an earlier rule is named \"{name}\" too; names are unique");
@@ -55,7 +58,7 @@ pub(super) fn rules(r: &mut Reader, item: &Item<'_>) -> Option<Vec<RuleConfig>> 
     rules.into_iter().collect()
 }
 
-fn rule(r: &mut Reader, item: &Item<'_>) -> Option<RuleConfig> {
+fn rule(r: &mut Reader, item: &Item<'_>, usual: &Rc<Response>) -> Option<RuleConfig> {
     let o = r.object(item, &FIELDS)?;
     let name = match o.get("name") {
         Some(item) => rule_name(r, &item),
@@ -86,6 +89,7 @@ fn rule(r: &mut Reader, item: &Item<'_>) -> Option<RuleConfig> {
     let share = o.get("local").map_or(Some(1.0), |item| local_share(r, &item));
     let mode = o.get("mode").map_or(Some(Mode::Enforce), |item| mode(r, &item));
     let percent = o.get("enforce_percent").map_or(Some(100), |item| r.integer(&item, 0..=100));
+    let response = o.get("response").map_or_else(|| Some(Rc::clone(usual)), |item| response(r, &item, usual).map(Rc::new));
     named?;
     Some(RuleConfig {
         name: name?,
@@ -104,6 +108,7 @@ fn rule(r: &mut Reader, item: &Item<'_>) -> Option<RuleConfig> {
         share: share?,
         mode: mode?,
         enforce_percent: u8::try_from(percent?).ok()?,
+        response: response?,
     })
 }
 

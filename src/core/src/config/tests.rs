@@ -72,9 +72,11 @@ fn what_is_not_given_has_the_documented_default() {
     let store = config.store.unwrap();
     assert_eq!((store.timeout_ms, store.key_prefix.as_str(), store.scope), (50, "rl", Scope::Request));
     assert_eq!(store.breaker, Breaker { failures: 5, open_ms: 1000 });
-    assert_eq!((config.response.status, config.response.ratelimit_headers), (429, true));
-    assert_eq!(config.response.body, r#"{"message":"Too many requests"}"#);
     let rule = &config.rules[0];
+    let response = &rule.response;
+    assert_eq!((response.status, &response.headers[..], response.jitter_ms), (429, &[HeaderFamily::RateLimit][..], 0));
+    assert_eq!(response.body, Body::Text(r#"{"message":"Too many requests"}"#.to_owned()));
+    assert_eq!((response.content_type.as_str(), response.grpc_status), ("application/json", GrpcStatus::ResourceExhausted));
     assert_eq!((&rule.cost, rule.on_missing, rule.on_error), (&Cost::Fixed(1), OnMissing::Skip, OnError::Local));
     assert_eq!((rule.select, rule.enforce_percent, rule.live_every_ms), (Select::Always, 100, None));
     assert_eq!(config.client_ip, ClientIp { header: None, ipv4_prefix: 32, ipv6_prefix: 64 });
@@ -90,7 +92,7 @@ fn every_field_is_taken_over() {
         "client_ip": {"from": "header", "header": "X-Real-IP", "trusted_hops": 2, "ipv6_prefix": 56, "ipv4_prefix": 24},
         "exempt": [{"path": {"exact": "/healthz"}}],
         "block": [{"ip": ["203.0.113.0/24"]}, {"methods": ["TRACE"], "status": 405}],
-        "response": {"status": 503, "body": "no", "content_type": "text/plain", "headers": []},
+        "response": {"status": 503, "body": "no", "headers": [], "retry_after_jitter": "2s"},
         "rules": [{
             "name": "a-b_1", "select": "route",
             "match": {
@@ -104,6 +106,7 @@ fn every_field_is_taken_over() {
             "tiers": {"by": "jwt:plan", "values": {"free": ["1/s"], "internal": "unlimited"}},
             "overrides": {"acme": ["5/s token_bucket", "5/s"]}, "live_overrides": {},
             "on_missing": "deny", "on_error": "allow", "local": {"share": 0.5}, "mode": "shadow", "enforce_percent": 50,
+            "response": {"content_type": "text/plain", "headers": ["structured", "x-ratelimit"], "grpc_status": "UNAVAILABLE"},
         }],
     }));
     let breaker = Breaker { failures: 1000, open_ms: 3_600_000 };
@@ -114,8 +117,14 @@ fn every_field_is_taken_over() {
     assert_eq!(config.exempt, [Match { path: Some(PathMatch::exact("/healthz")), ..Match::default() }]);
     let blocked = Match { ip: vec![Network::parse("203.0.113.0/24").unwrap()], ..Match::default() };
     assert_eq!(config.block, [(blocked, 403), (Match { methods: vec!["TRACE".into()], ..Match::default() }, 405)]);
-    let response = Response { status: 503, body: "no".into(), content_type: "text/plain".into(), ratelimit_headers: false };
-    assert_eq!(config.response, response);
+    let response = Response {
+        status: 503,
+        body: Body::Text("no".into()),
+        content_type: "text/plain".into(),
+        headers: vec![HeaderFamily::Structured, HeaderFamily::XRateLimit],
+        grpc_status: GrpcStatus::Unavailable,
+        jitter_ms: 2000,
+    };
     let window = |count| Limit::new(Algorithm::FixedWindow, count, 1000).unwrap();
     let not = Match { path: Some(PathMatch::Template(Template::parse("/V1/*/ping").unwrap())), ..Match::default() };
     let rule = RuleConfig {
@@ -155,6 +164,7 @@ fn every_field_is_taken_over() {
         share: 0.5,
         mode: Mode::Shadow,
         enforce_percent: 50,
+        response: Rc::new(response),
     };
     assert_eq!(config.rules, [rule]);
     assert_eq!(config.expressions, [("rules[0].when".to_owned(), "request.size < 1000".to_owned())]);

@@ -47,6 +47,7 @@ pub(crate) fn duration_ms(text: &str) -> Option<u64> {
 /// A duration as it is written.
 pub(crate) fn spelled(ms: u64) -> String {
     match ms {
+        0 => "0s".to_owned(),
         _ if ms.is_multiple_of(3_600_000) => format!("{}h", ms / 3_600_000),
         _ if ms.is_multiple_of(1000) => format!("{}s", ms / 1000),
         _ => format!("{ms}ms"),

@@ -21,7 +21,7 @@ pub use route::{Level, Route, RouteFaults, Routes};
 pub use source::{KeyPart, Source};
 pub use subject::{MAX_KEY_BYTES, Subject, redis_key};
 
-use crate::config::{Config, Cost, Mode, OnError, OnMissing, RuleConfig, Select};
+use crate::config::{Config, Cost, Mode, OnError, OnMissing, Response, RuleConfig, Select};
 use crate::limit::Algorithm;
 use crate::request::{self, Request};
 use facts::Facts;
@@ -52,6 +52,8 @@ pub struct Rule {
     pub enforce_percent: u8,
     /// How often its live overrides are read, in milliseconds; `None`: it has none.
     pub live_every_ms: Option<u64>,
+    /// The answer of a request that it denies.
+    pub response: Rc<Response>,
     /// The algorithm of limits that don't say.
     pub(crate) algorithm: Algorithm,
     share: f64,
@@ -272,6 +274,7 @@ impl Rule {
             on_error: config.on_error,
             enforce_percent: if config.mode == Mode::Shadow { 0 } else { config.enforce_percent },
             live_every_ms: config.live_every_ms,
+            response: Rc::clone(&config.response),
             algorithm: config.algorithm,
             share: config.share,
             select: config.select,
