@@ -121,17 +121,6 @@ fn metrics_and_access_log_say_what_happened() {
 }
 
 #[test]
-fn a_client_that_speaks_grpc_is_told_resource_exhausted() {
-    let _machine = beside_others();
-    let redis = Redis::start();
-    let envoy = Setup::redis(redis.port, &with_store(r#""limits":["1/d"]"#)).start();
-    envoy.statuses("a", 1);
-    let denied = envoy.get("/", &[("x-api-key", "a"), ("content-type", "application/grpc")]);
-    assert_eq!((denied.status, denied.header("grpc-status")), (200, Some("8")));
-    assert_eq!(denied.header("grpc-message"), Some(r#"{"message":"Too many requests"}"#));
-}
-
-#[test]
 fn the_client_is_told_apart_by_its_address() {
     let _machine = beside_others();
     let redis = Redis::start();

@@ -13,6 +13,7 @@
 mod servers;
 
 mod algorithms;
+mod answers;
 mod bytes;
 mod configuration;
 mod decisions;
