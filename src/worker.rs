@@ -25,7 +25,7 @@ use weir_core::config::Config;
 use weir_core::flow::{CallResult, Decision, Flow, Kind, Limiter, Step};
 use weir_core::local::{SharedData, Unavailable};
 use weir_core::rules::{LiveOverrides, Plan, RouteFaults, Routes, RuleId, Surroundings};
-use weir_core::store::{Call, Effect, Failure, Link, Overrides, Read, Reply, Ticket};
+use weir_core::store::{Away, Call, Effect, Failure, Journal, Link, Overrides, Read, Reply, Ticket};
 
 /// The most answers in one callback.
 pub(crate) const AT_ONCE: usize = 32;
@@ -84,6 +84,7 @@ struct Redis {
     waking: Cell<bool>,
     held: RefCell<Held>,
     overrides: RefCell<Overrides>,
+    journal: RefCell<Journal>,
     tick_ms: Cell<u32>,
 }
 
@@ -127,6 +128,7 @@ impl Worker {
                 waking: Cell::new(false),
                 held: RefCell::default(),
                 overrides: RefCell::new(Overrides::new(&limiter.rules, &store.key_prefix)),
+                journal: RefCell::default(),
                 tick_ms: Cell::new(0),
             }),
             limiter,
@@ -247,6 +249,7 @@ impl Worker {
             self.ready.borrow_mut().push_back(id);
         }
         self.tell(redis, now, |link, out| link.poll(now.us, out));
+        redis.tell_away(redis.journal.borrow_mut().due(now.us));
         self.tell(redis, now, |link, out| {
             redis.overrides.borrow_mut().start(now.us, |rule, command| link.fetch(rule, command, out));
         });
@@ -320,11 +323,13 @@ impl Worker {
                     }
                 }
                 Effect::Connected => {
-                    log::info!("weir: Redis answers through cluster {}", redis.cluster);
+                    if redis.journal.borrow_mut().back() {
+                        log::info!("weir: Redis answers through cluster {}", redis.cluster);
+                    }
                     self.metrics.connected(true);
                 }
                 Effect::Disconnected(failure) => {
-                    log::warn!("weir: Redis can't be asked through cluster {}: {failure}", redis.cluster);
+                    redis.tell_away(redis.journal.borrow_mut().away(failure, now.us));
                     self.metrics.connected(false);
                 }
                 Effect::Count(counter) => self.metrics.count(counter),
@@ -440,6 +445,21 @@ impl Worker {
 }
 
 impl Redis {
+    fn tell_away(&self, away: Option<Away>) {
+        match away {
+            None => {}
+            Some(Away { failure, times: 1 }) => {
+                log::warn!("weir: Redis can't be asked through cluster {}: {failure}", self.cluster);
+            }
+            Some(Away { failure, times }) => {
+                log::warn!(
+                    "weir: Redis can't be asked through cluster {}: {failure} ({times} times since it was last said)",
+                    self.cluster
+                );
+            }
+        }
+    }
+
     /// Sends what has come together. In a turn or a tick only.
     fn send(&self) {
         let message = std::mem::take(&mut *self.outbox.borrow_mut());

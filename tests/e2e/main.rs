@@ -19,6 +19,7 @@ mod configuration;
 mod decisions;
 mod failures;
 mod load;
+mod metrics;
 mod rules;
 mod samples;
 mod upstream;

@@ -165,3 +165,20 @@ pub(crate) fn gauges_come_back_to_nothing<V: Vm>() {
         .map(|name| worker.vm.host(|host| host.metric(&format!("weir.store.{name}"))));
     assert_eq!(counted, [9, 1, 0, 0]);
 }
+
+pub(crate) fn a_redis_that_comes_and_goes_is_told_of_now_and_then<V: Vm>() {
+    let mut worker = connected::<V>(&with_redis_or_503());
+    for _ in 0..30 {
+        let waiting = worker.request_of("a");
+        worker.turn();
+        worker.close();
+        worker.turn();
+        assert_eq!(worker.status(waiting), 503);
+        worker.pass_ms(500);
+        worker.receive(GREETED);
+    }
+    let told = worker.vm.host(|host| host.logs.clone());
+    let away: Vec<&String> = told.iter().filter(|line| line.contains("can't be asked")).collect();
+    assert_eq!((away.len(), told.len()), (2, 5), "in 15 s: {told:?}");
+    assert!(away[1].ends_with("times since it was last said)"), "{told:?}");
+}

@@ -85,6 +85,7 @@ macro_rules! all {
             a_worker_without_requests_keeps_quiet
             a_clock_that_steps_back_holds_no_request_up
             gauges_come_back_to_nothing
+            a_redis_that_comes_and_goes_is_told_of_now_and_then
         );
         $crate::host::scenarios::all!($vm, any_order:
             requests_that_are_over_are_not_acted_for

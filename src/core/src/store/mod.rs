@@ -3,6 +3,7 @@
 mod breaker;
 mod call;
 mod frame;
+mod journal;
 mod link;
 mod overrides;
 mod resp;
@@ -11,6 +12,7 @@ pub mod script;
 pub use breaker::Breaker;
 pub use call::{Call, LimitCall, verdicts};
 pub use frame::{Unframer, header as frame_header};
+pub use journal::{Away, Journal};
 pub use link::{Counter, Effect, Link, MAX_WAITING, Ticket};
 pub use overrides::{Overrides, Read};
 pub use resp::{Decoder, MAX_REPLY, Malformed, Reply};
