@@ -20,6 +20,7 @@ mod decisions;
 mod failures;
 mod load;
 mod metrics;
+mod observability;
 mod rules;
 mod samples;
 mod upstream;

@@ -246,6 +246,11 @@ impl Envoy {
         *self.metrics().get(name).unwrap_or_else(|| panic!("no metric {name}: {:?}", self.metrics()))
     }
 
+    /// Where Envoy's own interface is.
+    pub(crate) fn admin_port(&self) -> u16 {
+        self.admin
+    }
+
     /// The lines that Envoy's statistics have for one, a histogram too.
     pub(crate) fn metric_text(&self, name: &str) -> String {
         http_client::get(self.admin, &format!("/stats?filter=^wasmcustom.weir.{name}"), &[]).body
