@@ -8,7 +8,7 @@ LUA := $(addprefix lua/,clock.lua verdicts.lua integers.lua expiry.lua token_buc
 	sliding_window.lua leaky_bucket.lua driver.lua)
 
 .NOTPARALLEL:
-.PHONY: help setup tools run test test-core test-node test-native test-wasm test-lua e2e bench bench-core bench-lua lint fmt wasm clean
+.PHONY: help setup tools run test test-core test-node test-native test-wasm test-lua e2e bench bench-core bench-lua dashboard lint fmt wasm clean
 
 help: ## Shows this.
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | column -ts $$'\t'
@@ -62,6 +62,9 @@ bench-core: ## Measures what a request costs in the core, with one rule and with
 bench-lua: tools ## Measures the script in Redis beside `return 1`, and what a subject takes there.
 	@cargo build -q -p weir-core
 	@python3 benches/script.py
+
+dashboard: $(WASM) setup ## Draws envoy/observability/dashboard.svg anew, from two minutes of traffic.
+	@python3 benches/observe.py
 
 lint: setup ## Formatting, clippy, luacheck.
 	cargo fmt --all --check
