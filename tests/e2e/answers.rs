@@ -1,8 +1,10 @@
 //! What clients see, whichever protocol they speak.
 
-use crate::beside_others;
 use crate::servers::envoy_server::{Envoy, Setup};
 use crate::servers::http_client::{Client, Response};
+use crate::servers::redis_server::Redis;
+use crate::servers::until;
+use crate::{beside_others, with_store};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
@@ -86,6 +88,22 @@ fn the_wait_is_honest_and_tight_for_every_family() {
         assert_eq!((denied.status, values(&denied, "retry-after")), (429, vec!["1"]), "{family}");
         std::thread::sleep(Duration::from_secs(1).saturating_sub(since.elapsed()));
         assert_eq!(envoy.statuses("a", 1), [200], "{family}");
+    }
+}
+
+#[test]
+fn a_windows_reset_counts_down_to_its_end() {
+    let _machine = beside_others();
+    let redis = Redis::start();
+    for (family, name) in [("ratelimit", "ratelimit-reset"), ("x-ratelimit", "x-ratelimit-reset")] {
+        let rule = format!(r#""limits":["50/min fixed_window"],"response":{{"headers":["{family}"]}}"#);
+        let envoy = Setup::redis(redis.port, &with_store(&rule)).start();
+        let reset = || envoy.get("/", &[("x-api-key", family)]).number(name).unwrap();
+        let (first, since) = (reset(), Instant::now());
+        assert_eq!(first, 60, "the first request opens the window");
+        until(Duration::from_secs(5), || (reset() <= 57).then_some(()), || format!("{name}: {}", reset()));
+        let passed = since.elapsed().as_secs();
+        assert!((3..=4).contains(&passed), "three seconds less after {passed} s");
     }
 }
 

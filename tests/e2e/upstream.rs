@@ -55,7 +55,8 @@ fn answer(connection: &mut BufReader<&TcpStream>, seen: &AtomicUsize) -> Option<
     }
     seen.fetch_add(1, Ordering::Relaxed);
     let taken = std::io::copy(&mut connection.take(size), &mut std::io::sink()).ok()?.to_string();
-    let head = "HTTP/1.1 200 OK\r\nRateLimit-Limit: 1000\r\nratelimit-remaining: 999\r\nretry-after: 77\r\n";
+    let own = "RateLimit-Limit: 1000\r\nratelimit-remaining: 999\r\nX-RateLimit-Limit: 1000\r\nx-ratelimit-limit: 2000\r\nRateLimit: own\r\n";
+    let head = format!("HTTP/1.1 200 OK\r\n{own}retry-after: 77\r\n");
     write!(connection.get_mut(), "{head}content-length: {}\r\n\r\n{taken}", taken.len()).ok()
 }
 
@@ -86,13 +87,34 @@ fn a_body_waits_with_its_request_and_goes_on_with_it_or_not_at_all() {
 fn limit_headers_of_the_upstreams_are_replaced_and_its_others_stay() {
     let _machine = beside_others();
     let (redis, upstream) = (Redis::start(), Upstream::start());
-    let envoy = upstream.behind(&redis, r#""limits":["1/d burst 5"]"#);
-    let response = envoy.get("/", &[("x-api-key", "a")]);
-    let values = |name: &str| -> Vec<&str> {
-        response.headers.iter().filter(|(given, _)| given == name).map(|(_, value)| value.as_str()).collect()
-    };
-    assert_eq!((values("ratelimit-limit"), values("ratelimit-remaining")), (vec!["5"], vec!["4"]));
-    assert_eq!(values("retry-after"), ["77"]);
-    // A request that no rule applies to is none of Weir's business.
-    assert_eq!(envoy.get("/", &[]).number("ratelimit-limit"), Some(1000));
+    let of_upstream = [
+        ("ratelimit-limit", "1000"),
+        ("ratelimit-remaining", "999"),
+        ("x-ratelimit-limit", "1000,2000"),
+        ("ratelimit", "own"),
+    ];
+    let families: [(&str, &[(&str, &str)]); 4] = [
+        ("ratelimit", &[("ratelimit-limit", "5"), ("ratelimit-remaining", "4")]),
+        ("x-ratelimit", &[("x-ratelimit-limit", "5"), ("x-ratelimit-remaining", "4")]),
+        ("structured", &[("ratelimit", "\"per-key\";r=4;t=17280")]),
+        ("", &[]),
+    ];
+    for (family, ours) in families {
+        let list = if family.is_empty() { String::new() } else { format!("\"{family}\"") };
+        let rule = format!(r#""limits":["5/d"],"response":{{"headers":[{list}]}}"#);
+        redis.run(&["FLUSHALL"]);
+        let envoy = upstream.behind(&redis, &rule);
+        let response = envoy.get("/", &[("x-api-key", "a")]);
+        let value = |name: &str| -> String {
+            let lines = response.headers.iter().filter(|(given, _)| given == name).map(|(_, value)| value.as_str());
+            lines.collect::<Vec<_>>().join(",")
+        };
+        for (name, own) in of_upstream {
+            let wanted = ours.iter().find(|(given, _)| *given == name).map_or(own, |(_, value)| value);
+            assert_eq!(value(name), wanted, "{family}: {name}: {response:?}");
+        }
+        assert_eq!(value("retry-after"), "77");
+        // A request that no rule applies to is none of Weir's business.
+        assert_eq!(envoy.get("/", &[]).number("ratelimit-limit"), Some(1000));
+    }
 }
