@@ -51,6 +51,11 @@ impl weir_core::request::Request for Current<'_> {
         Headers::from_pairs(host::request_headers().unwrap_or_default())
     }
 
+    fn header(&self, name: &str) -> Option<Vec<u8>> {
+        // The host's getter of headers gives the first line alone, and this attribute all of them.
+        host::property(&["request\0headers\0", name].concat()).unwrap_or_default()
+    }
+
     fn property(&self, path: &str) -> Result<Option<Vec<u8>>, Unreadable> {
         host::property(path).map_err(|host::Refused| Unreadable)
     }

@@ -179,7 +179,10 @@ impl Host {
         let text = |value: &Option<String>| value.clone().map(String::into_bytes).ok_or(NOT_FOUND);
         match path {
             b"source\0address" => text(&request.address),
-            path => request.properties.get(path).cloned().unwrap_or(Err(NOT_FOUND)),
+            path => match path.strip_prefix(b"request\0headers\0") {
+                Some(name) => joined(request, name).ok_or(NOT_FOUND),
+                None => request.properties.get(path).cloned().unwrap_or(Err(NOT_FOUND)),
+            },
         }
     }
 
@@ -418,4 +421,11 @@ pub(crate) fn pairs(bytes: &[u8]) -> Vec<(String, String)> {
         text
     };
     (0..count).map(|i| (text(number(4 + 8 * i)), text(number(8 + 8 * i)))).collect()
+}
+
+/// The lines of a request's header, as the host joins them.
+fn joined(request: &Request, name: &[u8]) -> Option<Vec<u8>> {
+    let lines: Vec<&[u8]> =
+        request.headers.iter().filter(|(given, _)| given == name).map(|(_, value)| value.as_slice()).collect();
+    (!lines.is_empty()).then(|| lines.join(&b","[..]))
 }

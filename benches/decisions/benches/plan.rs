@@ -42,6 +42,9 @@ impl Request for Get {
     fn headers(&self) -> Headers {
         Headers::from_pairs(self.pairs.clone())
     }
+    fn header(&self, name: &str) -> Option<Vec<u8>> {
+        self.headers().get(name).map(|value| value.into_owned())
+    }
     fn property(&self, _: &str) -> Result<Option<Vec<u8>>, Unreadable> {
         Ok(None)
     }

@@ -21,6 +21,9 @@ pub trait Request {
     /// All of its headers. It is asked for at most once a request.
     fn headers(&self) -> Headers;
 
+    /// The value of the header of that lower-case name, several lines joined with `,`; `None` where there is none.
+    fn header(&self, name: &str) -> Option<Vec<u8>>;
+
     /// One of Envoy's attributes; the parts of its path are joined with NUL. `Ok(None)` where there is none of that name.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! A request out of a table.
 
 use super::{Headers, Request, Unreadable};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// A request whose values are all told beforehand: to explain what rules make of it, and for tests.
@@ -31,6 +32,10 @@ impl Sample {
 impl Request for Sample {
     fn headers(&self) -> Headers {
         self.headers.clone()
+    }
+
+    fn header(&self, name: &str) -> Option<Vec<u8>> {
+        self.headers.get(name).map(Cow::into_owned)
     }
 
     fn property(&self, path: &str) -> Result<Option<Vec<u8>>, Unreadable> {

@@ -203,7 +203,7 @@ impl Match {
 
     /// The first condition that doesn't hold, by its name in the configuration.
     pub(super) fn failing<R: Request>(&self, facts: &Facts<'_, R>) -> Option<&'static str> {
-        let method = || self.methods.iter().any(|method| method.as_bytes() == facts.method());
+        let method = || self.methods.iter().any(|method| method.as_bytes() == &*facts.method());
         let host = || self.hosts.iter().any(|host| host.holds(facts.host()));
         let ip = || facts.address().is_some_and(|address| self.ip.iter().any(|network| network.contains(address)));
         if !(self.methods.is_empty() || method()) {

@@ -71,7 +71,7 @@ impl Source {
         let value = match self {
             Source::Header(name) => facts.header(name)?,
             Source::Cookie(name) => Cow::Borrowed(request::cookie(facts.headers().lines("cookie"), name)?),
-            Source::Query(name) => Cow::Owned(request::query(facts.target(), name)?),
+            Source::Query(name) => Cow::Owned(request::query(&facts.target(), name)?),
             Source::Ip => {
                 let address = facts.address()?;
                 let network = Network::of(address, facts.client_ip.prefix(address));
@@ -79,7 +79,7 @@ impl Source {
             }
             Source::Path => Cow::Borrowed(facts.path()),
             Source::PathSegment(place) => Cow::Borrowed(super::matcher::segments(facts.path()).nth(place.checked_sub(1)?)?),
-            Source::Method => Cow::Borrowed(facts.method()),
+            Source::Method => facts.method(),
             Source::Host => Cow::Borrowed(facts.host()),
             Source::Jwt(name) => Cow::Owned(request::claim(&facts.header("authorization")?, name)?),
             Source::Metadata(path) => Cow::Owned(metadata::text(facts.request, path)?),

@@ -154,16 +154,21 @@ fn metadata_of_any_kind_is_text() {
     assert!(plan(&rules, &request::<&str>(&[])).checks.is_empty());
 }
 
-/// A request that counts how often it is asked for its headers.
+/// A request that counts how often it is asked for one of its headers, and for all.
 struct Counting {
     sample: Sample,
-    asked: Cell<u32>,
+    one: Cell<u32>,
+    all: Cell<u32>,
 }
 
 impl Request for Counting {
     fn headers(&self) -> Headers {
-        self.asked.set(self.asked.get().saturating_add(1));
+        self.all.set(self.all.get() + 1);
         self.sample.headers()
+    }
+    fn header(&self, name: &str) -> Option<Vec<u8>> {
+        self.one.set(self.one.get() + 1);
+        self.sample.header(name)
     }
     fn property(&self, path: &str) -> Result<Option<Vec<u8>>, crate::request::Unreadable> {
         self.sample.property(path)
@@ -189,10 +194,30 @@ fn of_a_thousand_rules_those_for_the_host_and_path_are_looked_at() {
     assert_eq!(candidates("api7.example.com", "/v8/orders"), Vec::<usize>::new());
     assert_eq!(candidates("api7.example.com", "/t9/x"), [19]);
     assert_eq!(candidates("elsewhere", "/"), Vec::<usize>::new());
-    let request = Counting { sample: for_path("api7.example.com", "/v7/orders/1"), asked: Cell::new(0) };
+    assert_eq!(asked(&rules, for_path("api7.example.com", "/v7/orders/1")), (2, 0), "host and path");
+}
+
+/// How often one header was asked for, and all of them.
+fn asked(rules: &Rules, sample: Sample) -> (u32, u32) {
+    let request = Counting { sample, one: Cell::new(0), all: Cell::new(0) };
     let around = Surroundings { route: None, live: &LiveOverrides::default(), roll: 0 };
-    assert!(matches!(rules.plan(&request, around), Plan::Checks(checks) if checks.checks.len() == 1));
-    assert_eq!(request.asked.get(), 1, "headers are read once");
+    assert!(matches!(rules.plan(&request, around), Plan::Checks(checks) if !checks.checks.is_empty()));
+    (request.one.get(), request.all.get())
+}
+
+#[test]
+fn a_header_is_asked_for_once_and_more_than_three_all_at_once() {
+    let keys = |keys: &[&str]| {
+        let key = serde_json::to_string(keys).unwrap();
+        let twice = ["a", "b"].map(|name| format!(r#"{{"name":"{name}","key":{key},"limits":["1/s"]}}"#));
+        compiled(&format!("[{}]", twice.join(",")))
+    };
+    let sample = || request(&[("a", "1"), ("b", "2"), ("c", "3"), ("d", "4"), ("cookie", "e=5")]);
+    assert_eq!(asked(&keys(&["ip"]), sample()), (0, 0));
+    assert_eq!(asked(&keys(&["header:a"]), sample()), (1, 0));
+    assert_eq!(asked(&keys(&["header:x | header:a", "header:b"]), sample()), (3, 0), "what isn't there is known too");
+    assert_eq!(asked(&keys(&["header:a", "header:b", "header:c", "header:d"]), sample()), (3, 1));
+    assert_eq!(asked(&keys(&["cookie:e", "header:a", "header:b"]), sample()), (0, 1), "cookies have lines of their own");
 }
 
 fn condition() -> impl Strategy<Value = String> {
