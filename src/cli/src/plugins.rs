@@ -266,3 +266,30 @@ fn mentions_weir(value: &Value) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SAMPLE: &str = include_str!("../../../envoy/istio/wasmplugin.yaml");
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "[ -~\n\t\u{0}é☃&*!|>{}\\[\\]:,#?-]{0,80}", json in any::<bool>()) {
+            let name = if json { "a.json" } else { "a.yaml" };
+            let contents = Contents::read(name, &text);
+            prop_assert!(!contents.plugins.is_empty() || !contents.faults.is_empty() || contents.bridges > 0);
+        }
+
+        #[test]
+        fn a_file_with_a_piece_changed_is_read_or_refused(
+            at in any::<proptest::sample::Index>(), piece in "[ -~\n\t&*|>{}:-]{0,4}", cut in 0..5_usize,
+        ) {
+            let start = at.index(SAMPLE.len());
+            let end = (start + cut).min(SAMPLE.len());
+            let text = format!("{}{piece}{}", SAMPLE.get(..start).unwrap_or_default(), SAMPLE.get(end..).unwrap_or_default());
+            Contents::read("a.yaml", &text);
+        }
+    }
+}
