@@ -99,11 +99,10 @@ fn a_windows_reset_counts_down_to_its_end() {
         let rule = format!(r#""limits":["50/min fixed_window"],"response":{{"headers":["{family}"]}}"#);
         let envoy = Setup::redis(redis.port, &with_store(&rule)).start();
         let reset = || envoy.get("/", &[("x-api-key", family)]).number(name).unwrap();
-        let (first, since) = (reset(), Instant::now());
-        assert_eq!(first, 60, "the first request opens the window");
-        until(Duration::from_secs(5), || (reset() <= 57).then_some(()), || format!("{name}: {}", reset()));
-        let passed = since.elapsed().as_secs();
-        assert!((3..=4).contains(&passed), "three seconds less after {passed} s");
+        let since = Instant::now();
+        assert_eq!(reset(), 60, "the first request opens the window");
+        until(Duration::from_secs(10), || (reset() <= 57).then_some(()), || format!("{name}: {}", reset()));
+        assert!(since.elapsed() >= Duration::from_secs(3), "{name}: three seconds less after {:?}", since.elapsed());
     }
 }
 

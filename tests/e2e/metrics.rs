@@ -31,7 +31,7 @@ const RULES: &str = r#"
     {"name":"plenty","match":{"path":{"prefix":"/plenty"}},"key":["const:a"],"limits":["1/d burst 100"]},
     {"name":"one","match":{"path":{"prefix":"/one"}},"key":["const:a"],"limits":["1/d"]},
     {"name":"shadow","match":{"path":{"prefix":"/shadow"}},"key":["const:a"],"limits":["1/d"],"mode":"shadow"},
-    {"name":"queue","match":{"path":{"prefix":"/queue"}},"key":["const:a"],"limits":["2/s burst 8 leaky_bucket"]},
+    {"name":"queue","match":{"path":{"prefix":"/queue"}},"key":["const:a"],"limits":["1/2s burst 4 leaky_bucket"]},
     {"name":"keyed","match":{"path":{"prefix":"/keyed"}},"key":["header:x-none"],"limits":["1/d"]},
     {"name":"open","match":{"path":{"prefix":"/open"}},"key":["const:a"],"limits":["1/d burst 100"],"on_error":"allow"},
     {"name":"closed","match":{"path":{"prefix":"/closed"}},"key":["const:a"],"limits":["1/d burst 100"],"on_error":"deny"}"#;

@@ -38,6 +38,8 @@ enum Command {
     /// Tells what the rules make of a request, and why: subjects, limits, Redis keys
     ///
     /// Redis isn't asked. What Envoy would know of the request beside it is told by options.
+    ///
+    /// Exit code 0: told; 1: faults in the configuration; 2: a file can't be read, or an option.
     Explain(Box<explain::Options>),
     /// Prints the JSON Schema (2020-12) of the configuration, for editors
     Schema,
