@@ -140,8 +140,7 @@ def row(name, runs, reference):
 def measure(arguments, children, directory):
     traffic = TRAFFIC[arguments.traffic]
     redis = demo.free_port()
-    demo.start(children, ["redis-server", "--port", str(redis), "--bind", "127.0.0.1", "--save", ""], subprocess.DEVNULL)
-    demo.until(10, lambda: demo.answers(redis, b"PING\r\n", b"+PONG"), lambda: "Redis doesn't answer")
+    demo.start_redis(children, redis)
     upstream = start_upstream(children, directory, traffic)
     texts = cases({8000: upstream, 6379: redis})
     runs = {name: [] for name in texts}

@@ -54,12 +54,6 @@ def configuration(ports):
     return (HERE / "stats.yaml").read_text() + text[:start] + plugin + text[end:]
 
 
-def redis(children, port):
-    child = demo.start(children, ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", ""], subprocess.DEVNULL)
-    demo.until(10, lambda: demo.answers(port, b"PING\r\n", b"+PONG"), lambda: "Redis doesn't answer")
-    return child
-
-
 def prometheus(children, directory, admin):
     port = demo.free_port()
     target = f"{{job_name: envoy, metrics_path: /stats/prometheus, static_configs: [{{targets: ['127.0.0.1:{admin}']}}]}}"
@@ -74,7 +68,7 @@ def prometheus(children, directory, admin):
 def watch(children, directory):
     """Lets the traffic run; Prometheus's port, and when it began."""
     ports = {documented: demo.free_port() for documented in (10000, 9901, 6379)}
-    store = redis(children, ports[6379])
+    store = demo.start_redis(children, ports[6379])
     (directory / "envoy.yaml").write_text(configuration(ports))
     options = ["--use-dynamic-base-id", "--log-level", "error"]
     demo.start(children, [str(demo.ENVOY), "-c", str(directory / "envoy.yaml"), *options], subprocess.DEVNULL)
@@ -89,7 +83,7 @@ def watch(children, directory):
     store.kill()
     store.wait()
     time.sleep(BACK - AWAY)
-    redis(children, ports[6379])
+    demo.start_redis(children, ports[6379])
     for thread in clients:
         thread.join()
     return port, began

@@ -20,8 +20,7 @@ SUBJECT = "0123456789abcdef"
 class Redis:
     def __init__(self, children):
         self.port = demo.free_port()
-        demo.start(children, ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""], subprocess.DEVNULL)
-        demo.until(10, lambda: demo.answers(self.port, b"PING\r\n", b"+PONG"), lambda: "Redis doesn't answer")
+        demo.start_redis(children, self.port)
 
     def cli(self, *words):
         return subprocess.run(["redis-cli", "-p", str(self.port), *map(str, words)], capture_output=True, text=True, check=True).stdout

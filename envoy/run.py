@@ -85,6 +85,13 @@ def answers(port, request, wanted):
         return False
 
 
+def start_redis(children, port):
+    """A Redis without persistence, once it answers."""
+    child = start(children, ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", ""], subprocess.DEVNULL)
+    until(10, lambda: answers(port, b"PING\r\n", b"+PONG"), lambda: "Redis doesn't answer")
+    return child
+
+
 def sample(name, ports):
     """The sample file with this machine's paths and ports."""
     text = (ROOT / "envoy" / name).read_text()
@@ -124,9 +131,7 @@ def serve(arguments, children, directory):
     upstream = http.server.ThreadingHTTPServer(("127.0.0.1", ports[8000]), Upstream)
     threading.Thread(target=upstream.serve_forever, daemon=True).start()
     if arguments.store == "redis":
-        port = str(ports[6379])
-        start(children, ["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", ""], subprocess.DEVNULL)
-        until(10, lambda: answers(ports[6379], b"PING\r\n", b"+PONG"), lambda: "Redis doesn't answer")
+        start_redis(children, ports[6379])
     configuration = directory / "envoy.yaml"
     configuration.write_text(sample(SAMPLES[arguments.store], ports))
     log = directory / "envoy.log"

@@ -3,10 +3,10 @@
 use crate::servers::envoy_server::{Envoy, Setup};
 use crate::servers::http_client::{Client, Response};
 use crate::servers::redis_server::Redis;
-use crate::servers::until;
+use crate::servers::{listen, until};
 use crate::{beside_others, with_store};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -150,17 +150,7 @@ fn head(port: u16, request: &str) -> (String, BufReader<TcpStream>) {
 /// An upstream that takes upgrades and sends back four bytes, and has an answer for every other request; its port. It listens as
 /// long as the test process lives.
 fn upstream() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || {
-                let mut stream = BufReader::new(stream);
-                while serve(&mut stream).is_some() {}
-            });
-        }
-    });
-    port
+    listen(serve)
 }
 
 /// Answers a request; `None` at the connection's end.
@@ -188,8 +178,7 @@ fn a_websocket_is_opened_or_denied() {
     let _machine = beside_others();
     let envoy = Setup::local(&rules(r#""limits":["1/d burst 1"]"#))
         .replace("stat_prefix: ingress", "stat_prefix: ingress\n          upgrade_configs: [{upgrade_type: websocket}]")
-        .replace("direct_response: {status: 200, body: {inline_string: ok}}", "route: {cluster: upstream}")
-        .replace("port_value: 8000", &format!("port_value: {}", upstream()))
+        .with_upstream(upstream())
         .start();
     let upgrade = "GET /chat HTTP/1.1\r\nhost: test\r\nconnection: upgrade\r\nupgrade: websocket\r\nx-api-key: a\r\n\r\n";
     let (opened, mut stream) = head(envoy.port, upgrade);
@@ -213,8 +202,7 @@ fn a_preflight_is_free_and_a_denied_response_has_cors_headers() {
     let cors = "          - {name: envoy.filters.http.cors, typed_config: {\"@type\": type.googleapis.com/envoy.extensions.filters.http.cors.v3.Cors}}\n          - name: weir\n";
     let envoy = Setup::local(&configuration)
         .replace("          - name: weir\n", cors)
-        .replace("direct_response: {status: 200, body: {inline_string: ok}}", "route: {cluster: upstream}")
-        .replace("port_value: 8000", &format!("port_value: {}", upstream()))
+        .with_upstream(upstream())
         .replace(
             "domains: [\"*\"]",
             &format!("domains: [\"*\"]\n              typed_per_filter_config: {{envoy.filters.http.cors: {{{policy}}}}}"),

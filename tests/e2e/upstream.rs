@@ -1,10 +1,11 @@
 //! What clients get through to: requests with bodies, and responses with headers of the upstream's own.
 
 use crate::servers::envoy_server::{Envoy, Setup};
+use crate::servers::listen;
 use crate::servers::redis_server::Redis;
 use crate::{beside_others, with_store};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -18,33 +19,20 @@ struct Upstream {
 
 impl Upstream {
     fn start() -> Upstream {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
         let requests = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&requests);
-        std::thread::spawn(move || {
-            for connection in listener.incoming().flatten() {
-                let seen = Arc::clone(&seen);
-                std::thread::spawn(move || {
-                    let mut connection = BufReader::new(&connection);
-                    while answer(&mut connection, &seen).is_some() {}
-                });
-            }
-        });
+        let port = listen(move |connection| answer(connection, &seen));
         Upstream { port, requests }
     }
 
     /// The sample with Redis, and this in the upstream's place.
     fn behind(&self, redis: &Redis, rule: &str) -> Envoy {
-        Setup::redis(redis.port, &with_store(rule))
-            .replace("direct_response: {status: 200, body: {inline_string: ok}}", "route: {cluster: upstream}")
-            .replace("port_value: 8000", &format!("port_value: {}", self.port))
-            .start()
+        Setup::redis(redis.port, &with_store(rule)).with_upstream(self.port).start()
     }
 }
 
 /// Takes a request and answers it; `None` at the connection's end.
-fn answer(connection: &mut BufReader<&TcpStream>, seen: &AtomicUsize) -> Option<()> {
+fn answer(connection: &mut BufReader<TcpStream>, seen: &AtomicUsize) -> Option<()> {
     let (mut line, mut size) = (String::new(), 0);
     while line != "\r\n" {
         line.clear();

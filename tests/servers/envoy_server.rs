@@ -103,6 +103,12 @@ impl Setup {
         self
     }
 
+    /// With the upstream on this port, in the place of an answer of Envoy's own.
+    pub(crate) fn with_upstream(self, port: u16) -> Setup {
+        self.replace("direct_response: {status: 200, body: {inline_string: ok}}", "route: {cluster: upstream}")
+            .replace("port_value: 8000", &format!("port_value: {port}"))
+    }
+
     /// The filter once more behind itself, with this value of a `StringValue`.
     pub(crate) fn with_the_filter_again(mut self, value: &str) -> Setup {
         let start = self.text.find("          - name: weir\n").unwrap();

@@ -5,7 +5,8 @@ pub(crate) mod fake_redis;
 pub(crate) mod http_client;
 pub(crate) mod redis_server;
 
-use std::net::TcpListener;
+use std::io::BufReader;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -25,6 +26,23 @@ pub(crate) fn free_port() -> u16 {
         TcpListener::bind(("127.0.0.1", port)).ok().map(|_| port)
     });
     free.expect("a port is free")
+}
+
+/// Listens on a free port, the one that it gives, and lets `serve` answer on each connection for as long as it gives something. It
+/// listens as long as the test process lives.
+pub(crate) fn listen(serve: impl Fn(&mut BufReader<TcpStream>) -> Option<()> + Clone + Send + 'static) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for connection in listener.incoming().flatten() {
+            let serve = serve.clone();
+            std::thread::spawn(move || {
+                let mut connection = BufReader::new(connection);
+                while serve(&mut connection).is_some() {}
+            });
+        }
+    });
+    port
 }
 
 /// Polls until `happened` gives something; panics with what `otherwise` says where it takes longer than `limit`.

@@ -5,6 +5,7 @@ use crate::{Format, say};
 use serde_json::{Value, json};
 use std::fmt;
 use std::io::Read;
+use weir_core::config::Fault;
 
 /// The name that stands for standard input.
 const STANDARD_INPUT: &str = "-";
@@ -45,11 +46,16 @@ pub(crate) fn text(file: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "it isn't UTF-8".to_owned())
 }
 
-fn read(file: &str) -> Result<Contents, String> {
+/// Reads a file's configurations.
+///
+/// # Errors
+/// Says why it can't be read.
+pub(crate) fn read(file: &str) -> Result<Contents, String> {
     text(file).map(|text| Contents::read(file, &text))
 }
 
-fn outcome(report: &Result<Contents, String>) -> Outcome {
+/// How a file has done.
+pub(crate) fn outcome(report: &Result<Contents, String>) -> Outcome {
     match report {
         Ok(contents) if contents.faults.is_empty() => Outcome::Good,
         Ok(_) => Outcome::Faulty,
@@ -57,20 +63,13 @@ fn outcome(report: &Result<Contents, String>) -> Outcome {
     }
 }
 
-fn tell(file: &str, report: &Result<Contents, String>) {
+/// Tells what a file is like.
+pub(crate) fn tell(file: &str, report: &Result<Contents, String>) {
     match report {
         Err(error) => say(std::io::stderr(), &format!("{file}: can't be read: {error}\n")),
         Ok(contents) if contents.faults.is_empty() => say(std::io::stdout(), &format!("{file}: {}\n", summary(contents))),
-        Ok(contents) => {
-            tell_all(file, contents);
-        }
+        Ok(contents) => contents.faults.iter().for_each(|told| say(std::io::stderr(), &line(file, told))),
     }
-}
-
-/// Tells all faults of a file.
-pub(crate) fn tell_all(file: &str, contents: &Contents) -> Outcome {
-    contents.faults.iter().for_each(|told| say(std::io::stderr(), &line(file, told)));
-    Outcome::Faulty
 }
 
 fn line(file: &str, told: &Told) -> String {
@@ -101,19 +100,21 @@ fn as_json(file: &str, report: &Result<Contents, String>) -> Value {
 }
 
 fn fault(told: &Told) -> Value {
-    let (path, value) = match &told.what {
+    let (metadata_of, fault) = match &told.what {
         What::File(_) => (None, None),
-        What::Config(fault) | What::Metadata(_, fault) => (Some(fault.path()), fault.value()),
+        What::Config(fault) => (None, Some(fault)),
+        What::Metadata(level, fault) => (Some(level.title()), Some(fault)),
     };
-    let message = match &told.what {
-        What::File(message) => message,
-        What::Config(fault) | What::Metadata(_, fault) => fault.message(),
-    };
-    let metadata = match told.what {
-        What::Metadata(level, _) => Some(level.title()),
-        _ => None,
-    };
-    json!({"line": told.line, "metadata_of": metadata, "path": path, "value": value, "message": message})
+    json!({
+        "line": told.line,
+        "metadata_of": metadata_of,
+        "path": fault.map(Fault::path),
+        "value": fault.and_then(Fault::value),
+        "message": match &told.what {
+            What::File(message) => message,
+            What::Config(fault) | What::Metadata(_, fault) => fault.message(),
+        },
+    })
 }
 
 impl fmt::Display for Told {

@@ -145,8 +145,7 @@ impl Reader {
                 let blank = text.chars().take_while(|c| *c == '\n').count();
                 let by_line = style == ScalarStyle::Literal;
                 let text_line = if by_line { line.saturating_sub(blank) } else { line };
-                let path = self.path();
-                let mark = self.document.marks.entry(path).or_insert(Mark { line, text: line, by_line });
+                let mark = self.mark(line);
                 (mark.text, mark.by_line) = (text_line, by_line);
                 let value = if style == ScalarStyle::Plain { plain(&text) } else { Value::String(text.into_owned()) };
                 let before = self.values;
@@ -160,8 +159,7 @@ impl Reader {
                 if self.takes_name() {
                     return Err(refused(line, "a field's name is wanted, and this is an alias"));
                 }
-                let path = self.path();
-                self.document.marks.entry(path).or_insert(Mark { line, text: line, by_line: false });
+                self.mark(line);
                 self.within_bounds(line)?;
                 self.close(value, 0, before, line)
             }
@@ -198,8 +196,7 @@ impl Reader {
             }
             *name = Some(text);
         }
-        let path = self.path();
-        self.document.marks.insert(path, Mark { line, text: line, by_line: false });
+        self.mark(line);
         Ok(())
     }
 
@@ -212,6 +209,12 @@ impl Reader {
         }
     }
 
+    /// Notes the line of what comes next, where its name hasn't been noted.
+    fn mark(&mut self, line: usize) -> &mut Mark {
+        let path = self.path();
+        self.document.marks.entry(path).or_insert(Mark { line, text: line, by_line: false })
+    }
+
     fn begin(&mut self, inside: Inside, anchor: usize, line: usize) -> Result<(), Unreadable> {
         if self.takes_name() {
             return Err(refused(line, "a field's name is wanted, and this is a list or a mapping"));
@@ -219,8 +222,8 @@ impl Reader {
         if self.open.len() >= MAX_DEPTH {
             return Err(refused(line, &format!("more than {MAX_DEPTH} values inside one another")));
         }
+        self.mark(line);
         let path = self.path();
-        self.document.marks.entry(path.clone()).or_insert(Mark { line, text: line, by_line: false });
         let before = self.values;
         self.values = self.values.saturating_add(1);
         self.open.push(Open { path, anchor, before, inside });

@@ -2,7 +2,7 @@
 
 use crate::check::{self, Outcome};
 use crate::document::Document;
-use crate::plugins::{Contents, Plugin};
+use crate::plugins::Plugin;
 use crate::requests::{self, Asked};
 use crate::say;
 use serde_json::Value;
@@ -70,14 +70,15 @@ pub(crate) struct Options {
 
 /// Explains the request or the requests under each configuration of the file.
 pub(crate) fn explain(options: &Options) -> Outcome {
-    let told = match check::text(&options.file) {
-        Err(error) => return unreadable(&options.file, &error),
-        Ok(text) => Contents::read(&options.file, &text),
+    let report = check::read(&options.file);
+    let contents = match &report {
+        Ok(contents) if contents.faults.is_empty() => contents,
+        _ => {
+            check::tell(&options.file, &report);
+            return check::outcome(&report);
+        }
     };
-    if !told.faults.is_empty() {
-        return check::tell_all(&options.file, &told);
-    }
-    match explained(options, &told.plugins) {
+    match explained(options, &contents.plugins) {
         Ok(text) => {
             say(std::io::stdout(), &text);
             Outcome::Good
@@ -87,11 +88,6 @@ pub(crate) fn explain(options: &Options) -> Outcome {
             Outcome::Unreadable
         }
     }
-}
-
-fn unreadable(file: &str, error: &str) -> Outcome {
-    say(std::io::stderr(), &format!("{file}: can't be read: {error}\n"));
-    Outcome::Unreadable
 }
 
 fn explained(options: &Options, plugins: &[Plugin]) -> Result<String, String> {

@@ -87,18 +87,8 @@ impl Contents {
             return;
         }
         let before = self.plugins.len();
-        match value {
-            Value::Array(items) => {
-                for (place, item) in items.iter().enumerate() {
-                    self.search(document, item, join(&path, &format!("[{place}]")));
-                }
-            }
-            Value::Object(fields) => {
-                for (name, field) in fields {
-                    self.search(document, field, join(&path, name));
-                }
-            }
-            _ => {}
+        for (name, inside) in inside(value) {
+            self.search(document, inside, join(&path, &name));
         }
         // A connection manager: its filters, and the routes that they serve.
         if value.get("http_filters").is_some()
@@ -128,7 +118,6 @@ impl Contents {
                 Ok(bytes) => self.add_text(&place, &bytes),
                 Err(error) => self.wrong(&place, format!("the value of the BytesValue isn't base64: {error}")),
             },
-            // Envoy makes text of fractions there.
             ("google.protobuf.Struct", None) => self.add(&place, Some(&document.as_envoy_has_it(value)), Origin::Struct),
             _ => {
                 let wanted = "allowed: a google.protobuf.StringValue, BytesValue or Struct with its value";
@@ -139,26 +128,16 @@ impl Contents {
 
     /// Settings of routes and virtual hosts.
     fn routes(&mut self, document: &Document, value: &Value, path: String, level: Level, rules: &Rules) {
-        match value {
-            Value::Array(items) => {
-                for (place, item) in items.iter().enumerate() {
-                    self.routes(document, item, join(&path, &format!("[{place}]")), level, rules);
-                }
+        if let Some(settings) = value.pointer("/metadata/filter_metadata/weir") {
+            let place = Place { document, path: join(&path, "metadata.filter_metadata.weir") };
+            let read = Route::parse(&document.as_envoy_has_it(settings), level, rules);
+            for fault in read.err().unwrap_or_default() {
+                self.faults.push(Told { line: place.line(&fault), what: What::Metadata(level, fault) });
             }
-            Value::Object(fields) => {
-                if let Some(settings) = value.pointer("/metadata/filter_metadata/weir") {
-                    let place = Place { document, path: join(&path, "metadata.filter_metadata.weir") };
-                    let read = Route::parse(&document.as_envoy_has_it(settings), level, rules);
-                    for fault in read.err().unwrap_or_default() {
-                        self.faults.push(Told { line: place.line(&fault), what: What::Metadata(level, fault) });
-                    }
-                }
-                for (name, field) in fields {
-                    let level = if name == "routes" { Level::Route } else { level };
-                    self.routes(document, field, join(&path, name), level, rules);
-                }
-            }
-            _ => {}
+        }
+        for (name, inside) in inside(value) {
+            let level = if name == "routes" { Level::Route } else { level };
+            self.routes(document, inside, join(&path, &name), level, rules);
         }
     }
 
@@ -186,20 +165,17 @@ impl Contents {
     }
 
     fn add_text(&mut self, place: &Place<'_>, text: &[u8]) {
+        let read = config::read(text).map_err(|fault| vec![fault]);
+        let faults = match read.and_then(|(value, origin)| Ok((Config::from_value(&value, origin)?, value))) {
+            Ok((config, value)) => return self.add_good(place, value, config),
+            Err(faults) => faults,
+        };
         // The lines of the text are the file's, where it is JSON that can be read.
         let lines = std::str::from_utf8(text).ok().map(|text| Document::json(Value::Null, text));
-        match Config::parse(text) {
-            Ok(config) => {
-                let value = config::read(text).map(|(value, _)| value).unwrap_or_default();
-                self.add_good(place, value, config);
-            }
-            Err(faults) => {
-                for fault in faults {
-                    let inner = fault.line().or_else(|| lines.as_ref()?.line(fault.path()));
-                    let line = place.document.line_in_text(&place.path, inner.unwrap_or(1));
-                    self.faults.push(Told::new(line, fault));
-                }
-            }
+        for fault in faults {
+            let inner = fault.line().or_else(|| lines.as_ref()?.line(fault.path()));
+            let line = place.document.line_in_text(&place.path, inner.unwrap_or(1));
+            self.faults.push(Told::new(line, fault));
         }
     }
 
@@ -248,6 +224,15 @@ fn documents(name: &str, text: &str) -> Result<Vec<Document>, Told> {
         .map_err(|Unreadable { line, message }| Told { line: Some(line), what: What::File(format!("no YAML: {message}")) })
 }
 
+/// The values inside of one, by the pieces of their paths.
+fn inside(value: &Value) -> Vec<(String, &Value)> {
+    match value {
+        Value::Array(items) => items.iter().enumerate().map(|(place, item)| (format!("[{place}]"), item)).collect(),
+        Value::Object(fields) => fields.iter().map(|(name, field)| (name.clone(), field)).collect(),
+        _ => Vec::new(),
+    }
+}
+
 fn is_wasm_filter(value: &Value) -> bool {
     value["@type"].as_str().is_some_and(|kind| kind.ends_with(WASM)) && value.get("config").is_some()
 }
@@ -261,9 +246,7 @@ fn is_weir(config: &Value, own: &str) -> bool {
 fn mentions_weir(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains("weir"),
-        Value::Array(items) => items.iter().any(mentions_weir),
-        Value::Object(fields) => fields.values().any(mentions_weir),
-        _ => false,
+        value => inside(value).into_iter().any(|(_, value)| mentions_weir(value)),
     }
 }
 

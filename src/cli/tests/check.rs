@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod command;
+
+use command::{file, weir};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;
@@ -10,20 +13,6 @@ use std::process::{Command, Stdio};
 
 const GOOD: &str = r#"{"rules":[{"name":"all","key":["ip"],"limits":["10/s"]}]}"#;
 const BAD: &str = "{\n\"rules\": [{\"name\":\"all\",\"key\":[\"ip\"],\n  \"limits\":[\"0/s\"],\"modes\":\"off\"}]}";
-
-/// Names are a test's own: tests run side by side.
-fn file(name: &str, text: &str) -> String {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::write(&path, text).unwrap();
-    path.display().to_string()
-}
-
-/// Exit code, standard output, standard error.
-fn weir(arguments: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_weir")).args(arguments).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-}
 
 /// The lines that are told about a file, without its name.
 fn told(name: &str, text: &str) -> Vec<String> {

@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+mod command;
+
+use command::{file, weir};
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 
 const CONFIGURATION: &str = r#"
 store: {cluster: weir-redis}
@@ -42,19 +44,6 @@ rules:
   limits: [1/s]
   on_missing: deny
 "#;
-
-fn file(name: &str, text: &str) -> String {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::write(&path, text).unwrap();
-    path.display().to_string()
-}
-
-/// Exit code, standard output, standard error.
-fn weir(arguments: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_weir")).args(arguments).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-}
 
 /// What is told of a request with these options.
 fn told(name: &str, options: &[&str]) -> String {
