@@ -7,6 +7,8 @@
 
 use proxy_wasm::hostcalls;
 use std::ptr::{null, null_mut};
+use std::time::Duration;
+use weir_core::store::HttpCall;
 
 const OK: u32 = 0;
 const NOT_FOUND: u32 = 1;
@@ -14,6 +16,7 @@ const CAS_MISMATCH: u32 = 8;
 
 const REQUEST_HEADERS: u32 = 0;
 const RESPONSE_HEADERS: u32 = 2;
+const CALLOUT_HEADERS: u32 = 6;
 
 /// The host didn't do it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +28,7 @@ pub(crate) struct Refused;
 pub(crate) enum Buffer {
     RequestBody = 0,
     ResponseBody = 1,
+    CalloutBody = 4,
     GrpcMessage = 5,
     PluginConfiguration = 7,
 }
@@ -45,6 +49,13 @@ unsafe extern "C" {
     fn proxy_get_property(path: *const u8, path_size: usize, value: *mut *mut u8, value_size: *mut usize) -> u32;
     fn proxy_set_property(path: *const u8, path_size: usize, value: *const u8, value_size: usize) -> u32;
     fn proxy_get_header_map_pairs(map: u32, value: *mut *mut u8, value_size: *mut usize) -> u32;
+    fn proxy_get_header_map_value(
+        map: u32,
+        name: *const u8,
+        name_size: usize,
+        value: *mut *mut u8,
+        value_size: *mut usize,
+    ) -> u32;
     fn proxy_replace_header_map_value(
         map: u32,
         name: *const u8,
@@ -96,6 +107,12 @@ unsafe extern "C" {
     fn proxy_define_metric(kind: u32, name: *const u8, name_size: usize, id: *mut u32) -> u32;
     fn proxy_increment_metric(id: u32, offset: i64) -> u32;
     fn proxy_record_metric(id: u32, value: u64) -> u32;
+}
+
+#[link(wasm_import_module = "wasi_snapshot_preview1")]
+unsafe extern "C" {
+    fn environ_sizes_get(count: *mut usize, size: *mut usize) -> u32;
+    fn environ_get(pointers: *mut *mut u8, texts: *mut u8) -> u32;
 }
 
 fn done(status: u32) -> Result<(), Refused> {
@@ -165,6 +182,23 @@ pub(crate) fn foreign(name: &str, argument: &[u8]) -> Result<Vec<u8>, Foreign> {
 pub(crate) enum Foreign {
     Unknown,
     Failed,
+}
+
+/// A variable of the VM's environment (`vm_config.environment_variables`). The one part of WASI that is used: proxy-wasm has none
+/// of its own for it.
+pub(crate) fn environment(name: &str) -> Option<String> {
+    let (mut count, mut size) = (0, 0);
+    // SAFETY: the host writes two numbers.
+    if unsafe { environ_sizes_get(&raw mut count, &raw mut size) } != OK {
+        return None;
+    }
+    let (mut pointers, mut texts) = (vec![null_mut(); count], vec![0; size]);
+    // SAFETY: there is room for as many pointers and bytes as the host has said.
+    if unsafe { environ_get(pointers.as_mut_ptr(), texts.as_mut_ptr()) } != OK {
+        return None;
+    }
+    let values = texts.split(|b| *b == 0).filter_map(|text| text.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+    values.last().and_then(|value| String::from_utf8(value.to_vec()).ok())
 }
 
 /// Sets the current request's filter state `wasm.NAME`.
@@ -306,6 +340,23 @@ pub(crate) fn send_message(stream: u32, message: &[u8]) -> Result<(), Refused> {
 pub(crate) fn reset_stream(stream: u32) {
     // SAFETY: numbers only. A stream that isn't there needs no reset.
     let _ = unsafe { proxy_grpc_cancel(stream) };
+}
+
+/// Makes a callout to a cluster; its number. From a callback of the root context only, as [`open_stream`].
+pub(crate) fn call_out(cluster: &str, call: &HttpCall) -> Option<u32> {
+    let headers = call.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let timeout = Duration::from_millis(call.timeout_ms.into());
+    hostcalls::dispatch_http_call(cluster, headers, Some(&call.body), Vec::new(), timeout).ok()
+}
+
+/// The status of the callout's answer whose callback is running.
+pub(crate) fn callout_status() -> Option<u16> {
+    const NAME: &str = ":status";
+    // SAFETY: the name lives through the call.
+    let value = received(|value, size| unsafe {
+        proxy_get_header_map_value(CALLOUT_HEADERS, NAME.as_ptr(), NAME.len(), value, size)
+    });
+    std::str::from_utf8(&value?).ok()?.parse().ok()
 }
 
 /// Defines a metric.

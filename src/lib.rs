@@ -9,8 +9,10 @@ mod held;
 #[expect(unsafe_code, reason = "the host's functions are foreign ones")]
 mod host;
 mod metrics;
+mod redis;
 mod request;
 mod root;
+mod slots;
 mod worker;
 
 proxy_wasm::main! {{

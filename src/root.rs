@@ -46,6 +46,10 @@ impl Context for Root {
         self.with_worker(|worker| worker.closed(stream));
     }
 
+    fn on_http_call_response(&mut self, callout: u32, headers: usize, size: usize, _trailers: usize) {
+        self.with_worker(|worker| worker.called_out(callout, headers, size));
+    }
+
     fn on_done(&mut self) -> bool {
         self.with_worker(Worker::retired);
         true
@@ -59,7 +63,8 @@ impl RootContext for Root {
             return true;
         }
         let bytes = host::buffer(Buffer::PluginConfiguration, size).unwrap_or_default();
-        match Config::parse(&bytes).and_then(|config| Ok((Expressions::compile(&config)?, config))) {
+        let config = Config::parse(&bytes).and_then(|config| config.with_environment(host::environment));
+        match config.and_then(|config| Ok((Expressions::compile(&config)?, config))) {
             Ok((expressions, config)) => {
                 self.role = Role::Limiter(Rc::new(Worker::new(self.id, config, expressions)));
                 true

@@ -1,4 +1,4 @@
-//! A worker: its requests, its stream to Redis, and the carrying out of what the core decides.
+//! A worker: its requests, its way to Redis, and the carrying out of what the core decides.
 //!
 //! Four facts about the host rule this file:
 //! - A stream's replies come to the root context. From there any request can be answered, but a request may be gone here and
@@ -7,34 +7,28 @@
 //! - What an answer causes runs nested when the callback returns, one answer inside the other, and a few hundred overflow the
 //!   VM's stack. So one callback gives at most [`AT_ONCE`] answers, and the rest come in turns of the event loop that the
 //!   worker asks for through a queue of its own.
-//! - A stream belongs to the context whose callback opened it. So requests only ask for one ([`Effect::Wake`]).
+//! - A stream or callout belongs to the context whose callback made it. So requests only ask for one ([`Effect::Wake`]).
 //! - A stream's last bytes are delivered when its upstream is gone already. Whoever sends on it then has it ended at once, by a
 //!   callback inside the callback, and the SDK panics. So nothing is sent but in a turn of its own or a tick ([`Redis::send`]).
 
 use crate::clock::{Clock, Now};
 use crate::expressions::Expressions;
-use crate::held::Held;
 use crate::host;
 use crate::metrics::Metrics;
+use crate::redis::Redis;
 use crate::request::Current;
+use crate::slots::Slots;
 use proxy_wasm::types::Action;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use weir_core::answer;
 use weir_core::config::Config;
 use weir_core::flow::{CallResult, Decision, Flow, Kind, Limiter, Step};
-use weir_core::local::{SharedData, Unavailable};
 use weir_core::rules::{LiveOverrides, Plan, RouteFaults, Routes, RuleId, Surroundings};
-use weir_core::store::{Away, Call, Effect, Failure, Journal, Link, Overrides, Read, Reply, Ticket};
+use weir_core::store::{Call, Client, Effect, Failure, Read, Reply, Ticket};
 
 /// The most answers in one callback.
 pub(crate) const AT_ONCE: usize = 32;
-
-/// How often a number is tried to be drawn, against other workers that draw theirs.
-const DRAWS: usize = 1000;
-
-/// What stands for the number of a write that hasn't happened: no key gets that far.
-const NEVER_WRITTEN: u32 = u32::MAX;
 
 pub(crate) struct Worker {
     /// The root context.
@@ -72,22 +66,6 @@ enum Next {
     Answered,
 }
 
-struct Redis {
-    cluster: String,
-    link: RefCell<Link>,
-    stream: Cell<Option<u32>>,
-    /// Commands that the next turn sends as one message: a message costs the host several times what a command does.
-    outbox: RefCell<Vec<u8>>,
-    /// What is put in here wakes this worker.
-    queue: Option<u32>,
-    /// A turn has been asked for and hasn't come yet.
-    waking: Cell<bool>,
-    held: RefCell<Held>,
-    overrides: RefCell<Overrides>,
-    journal: RefCell<Journal>,
-    tick_ms: Cell<u32>,
-}
-
 /// Numbers that nobody foresees well enough to dodge a rule by them (SplitMix64, Steele et al. 2014).
 struct Dice(Cell<u64>);
 
@@ -119,18 +97,7 @@ impl Worker {
             clock: Clock::default(),
             live: RefCell::default(),
             ready: RefCell::default(),
-            redis: limiter.store.as_ref().map(|store| Redis {
-                cluster: store.cluster.clone(),
-                link: RefCell::new(Link::new(store)),
-                stream: Cell::new(None),
-                outbox: RefCell::default(),
-                queue: draw_number().and_then(|number| host::register_queue(&format!("weir.worker.{number}"))),
-                waking: Cell::new(false),
-                held: RefCell::default(),
-                overrides: RefCell::new(Overrides::new(&limiter.rules, &store.key_prefix)),
-                journal: RefCell::default(),
-                tick_ms: Cell::new(0),
-            }),
+            redis: limiter.store.as_ref().map(|store| Redis::new(store, &limiter.rules)),
             limiter,
         }
     }
@@ -202,7 +169,7 @@ impl Worker {
             return self.closed(stream);
         };
         let now = self.clock.now();
-        self.tell(redis, now, |link, out| link.received(&bytes, now.us, out));
+        self.tell(redis, now, |client, out| client.received(&bytes, now.us, out));
         self.answer_some(redis, now);
     }
 
@@ -211,7 +178,18 @@ impl Worker {
         let Some(redis) = self.redis.as_ref().filter(|redis| redis.stream.get() == Some(stream)) else { return };
         redis.stream.set(None);
         let now = self.clock.now();
-        self.tell(redis, now, |link, out| link.closed(now.us, out));
+        self.tell(redis, now, |client, out| client.closed(now.us, out));
+        self.answer_some(redis, now);
+    }
+
+    /// A callout has ended; without headers, by a failure.
+    pub(crate) fn called_out(&self, callout: u32, headers: usize, size: usize) {
+        let Some(redis) = &self.redis else { return };
+        let status = if headers > 0 { host::callout_status() } else { None };
+        let body = if size > 0 { host::buffer(host::Buffer::CalloutBody, size) } else { Some(Vec::new()) };
+        let reply = status.zip(body.as_deref());
+        let now = self.clock.now();
+        self.tell(redis, now, |client, out| client.answered(callout, reply, now.us, out));
         self.answer_some(redis, now);
     }
 
@@ -224,12 +202,12 @@ impl Worker {
     pub(crate) fn ticked(&self) {
         let Some(redis) = &self.redis else { return };
         self.poll(redis);
-        let link = redis.link.borrow();
-        self.metrics.pending(link.pending());
+        let client = redis.client.borrow();
+        self.metrics.pending(client.pending());
         // Ticks end here alone: switched on and off by every request, they would cost two calls of the host each.
         let held_ms = redis.held.borrow().wait_ms(self.clock.now().us);
-        let overrides_ms = if link.can_fetch() { redis.overrides.borrow().wait_ms(self.clock.now().us) } else { 0 };
-        let wanted = [link.poll_every_ms(), held_ms, overrides_ms].into_iter().filter(|ms| *ms > 0).min();
+        let overrides_ms = if client.can_fetch() { redis.overrides.borrow().wait_ms(self.clock.now().us) } else { 0 };
+        let wanted = [client.poll_every_ms(), held_ms, overrides_ms].into_iter().filter(|ms| *ms > 0).min();
         if wanted.is_some() || self.ready.borrow().is_empty() {
             redis.tick_every(wanted.unwrap_or(0));
         }
@@ -248,19 +226,19 @@ impl Worker {
         while let Some(id) = redis.held.borrow_mut().next_due(now.us) {
             self.ready.borrow_mut().push_back(id);
         }
-        self.tell(redis, now, |link, out| link.poll(now.us, out));
+        self.tell(redis, now, |client, out| client.poll(now.us, out));
         redis.tell_away(redis.journal.borrow_mut().due(now.us));
-        self.tell(redis, now, |link, out| {
-            redis.overrides.borrow_mut().start(now.us, |rule, command| link.fetch(rule, command, out));
+        self.tell(redis, now, |client, out| {
+            redis.overrides.borrow_mut().start(now.us, |rule, command| client.fetch(rule, command, now.us, out));
         });
         redis.send();
         self.answer_some(redis, now);
     }
 
-    /// Tells the link what has happened, and does what it wants.
-    fn tell(&self, redis: &Redis, now: Now, what: impl FnOnce(&mut Link, &mut Vec<Effect>)) {
+    /// Tells Redis's client what has happened, and does what it wants.
+    fn tell(&self, redis: &Redis, now: Now, what: impl FnOnce(&mut Client, &mut Vec<Effect>)) {
         let mut effects = Vec::new();
-        what(&mut redis.link.borrow_mut(), &mut effects);
+        what(&mut redis.client.borrow_mut(), &mut effects);
         self.perform(redis, effects, now, &mut |ticket, result| self.settle(ticket, result));
     }
 
@@ -268,9 +246,7 @@ impl Worker {
     fn ask(&self, id: u32, mut flow: Flow, calls: Vec<Call>, now: Now) -> Option<Flow> {
         let Some(redis) = &self.redis else { return Some(flow) };
         let mut effects = Vec::new();
-        for (part, call) in (0..).zip(calls) {
-            redis.link.borrow_mut().ask(Ticket { request: id, part }, call, now.us, &mut effects);
-        }
+        redis.client.borrow_mut().ask(id, calls, now.us, &mut effects);
         let mut settled = false;
         self.perform(redis, effects, now, &mut |ticket, result| {
             if ticket.request == id {
@@ -279,7 +255,7 @@ impl Worker {
                 self.settle(ticket, result);
             }
         });
-        redis.tick_within(redis.link.borrow().poll_every_ms());
+        redis.tick_within(redis.client.borrow().poll_every_ms());
         self.go_on(redis, now);
         if settled {
             return Some(flow);
@@ -288,7 +264,7 @@ impl Worker {
         None
     }
 
-    /// Does what the link wants. `done` takes the results of calls.
+    /// Does what the client wants. `done` takes the results of calls.
     fn perform(&self, redis: &Redis, effects: Vec<Effect>, now: Now, done: &mut dyn FnMut(Ticket, CallResult)) {
         let mut todo = VecDeque::from(effects);
         while let Some(effect) = todo.pop_front() {
@@ -298,7 +274,13 @@ impl Worker {
                     redis.outbox.borrow_mut().clear();
                     redis.stream.set(host::open_stream(&redis.cluster));
                     let mut more = Vec::new();
-                    redis.link.borrow_mut().opened(redis.stream.get().is_some(), now.us, &mut more);
+                    redis.client.borrow_mut().opened(redis.stream.get().is_some(), now.us, &mut more);
+                    todo.extend(more);
+                }
+                Effect::Dispatch(call) => {
+                    let callout = host::call_out(&redis.cluster, &call);
+                    let mut more = Vec::new();
+                    redis.client.borrow_mut().dispatched(callout, now.us, &mut more);
                     todo.extend(more);
                 }
                 Effect::Send(bytes) => redis.outbox.borrow_mut().extend(bytes),
@@ -316,7 +298,7 @@ impl Worker {
                 Effect::Page { rule, reply } => {
                     if let Some(command) = self.page(redis, rule, reply, now) {
                         let mut more = Vec::new();
-                        if !redis.link.borrow_mut().fetch(rule, command, &mut more) {
+                        if !redis.client.borrow_mut().fetch(rule, command, now.us, &mut more) {
                             more.push(Effect::Page { rule, reply: Err(Failure::Disconnected) });
                         }
                         todo.extend(more);
@@ -378,7 +360,7 @@ impl Worker {
     }
 
     fn go_on(&self, redis: &Redis, now: Now) {
-        let reads = || redis.overrides.borrow().is_due(now.us) && redis.link.borrow().can_fetch();
+        let reads = || redis.overrides.borrow().is_due(now.us) && redis.client.borrow().can_fetch();
         if !(self.ready.borrow().is_empty() && redis.outbox.borrow().is_empty()) || reads() {
             redis.wake();
         }
@@ -442,90 +424,4 @@ impl Worker {
     fn slots(&self) -> Slots<'_> {
         Slots { metrics: &self.metrics }
     }
-}
-
-impl Redis {
-    fn tell_away(&self, away: Option<Away>) {
-        match away {
-            None => {}
-            Some(Away { failure, times: 1 }) => {
-                log::warn!("weir: Redis can't be asked through cluster {}: {failure}", self.cluster);
-            }
-            Some(Away { failure, times }) => {
-                log::warn!(
-                    "weir: Redis can't be asked through cluster {}: {failure} ({times} times since it was last said)",
-                    self.cluster
-                );
-            }
-        }
-    }
-
-    /// Sends what has come together. In a turn or a tick only.
-    fn send(&self) {
-        let message = std::mem::take(&mut *self.outbox.borrow_mut());
-        if let (false, Some(stream)) = (message.is_empty(), self.stream.get()) {
-            // A stream that can't be written has closed, and says so in a callback of its own.
-            let _ = host::send_message(stream, &message);
-        }
-    }
-
-    /// Asks for a turn of the event loop in the root context.
-    fn wake(&self) {
-        if self.waking.get() {
-            return;
-        }
-        match self.queue.map(host::enqueue) {
-            Some(Ok(())) => self.waking.set(true),
-            _ => self.tick_within(1),
-        }
-    }
-
-    /// The next tick comes in so many milliseconds at the latest; 0: nobody waits for one.
-    fn tick_within(&self, ms: u32) {
-        if ms > 0 && (self.tick_ms.get() == 0 || self.tick_ms.get() > ms) {
-            self.tick_every(ms);
-        }
-    }
-
-    fn tick_every(&self, every_ms: u32) {
-        if self.tick_ms.replace(every_ms) != every_ms {
-            host::set_tick_period_ms(every_ms);
-        }
-    }
-}
-
-/// The local buckets' slots in the host's shared data.
-struct Slots<'w> {
-    metrics: &'w Metrics,
-}
-
-impl SharedData for Slots<'_> {
-    fn read(&self, slot: u32) -> Result<(Vec<u8>, u32), Unavailable> {
-        let value = host::shared_data(&slot_key(slot)).map_err(|host::Refused| Unavailable)?;
-        Ok(value.unwrap_or((Vec::new(), NEVER_WRITTEN)))
-    }
-
-    fn write(&self, slot: u32, bytes: &[u8], read: u32) -> Result<bool, Unavailable> {
-        let written = host::set_shared_data(&slot_key(slot), bytes, read).map_err(|host::Refused| Unavailable)?;
-        if written && read == NEVER_WRITTEN {
-            self.metrics.slot_taken();
-        }
-        Ok(written)
-    }
-}
-
-fn slot_key(slot: u32) -> String {
-    format!("weir.local.{slot}")
-}
-
-/// A number that no other worker of this process has.
-fn draw_number() -> Option<u32> {
-    for _ in 0..DRAWS {
-        let (bytes, cas) = host::shared_data("weir.workers").ok()?.unwrap_or((Vec::new(), NEVER_WRITTEN));
-        let number = bytes.try_into().map_or(0, u32::from_le_bytes).wrapping_add(1);
-        if host::set_shared_data("weir.workers", &number.to_le_bytes(), cas).ok()? {
-            return Some(number);
-        }
-    }
-    None
 }

@@ -75,6 +75,15 @@ pub(crate) struct Answer {
     pub(crate) grpc_status: i32,
 }
 
+/// A callout that is under way.
+#[derive(Debug)]
+pub(crate) struct Callout {
+    pub(crate) number: u32,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) timeout_ms: u32,
+}
+
 /// What happens once a callback has returned.
 pub(crate) enum Effect {
     Continue(u32),
@@ -102,6 +111,10 @@ pub(crate) struct Host {
     pub(crate) stream: Option<u32>,
     pub(crate) streams: u32,
     pub(crate) sent: Vec<Vec<u8>>,
+    pub(crate) callouts: Vec<Callout>,
+    /// The answer of the callout that has ended: its status and body.
+    pub(crate) called_out: Option<(u16, Vec<u8>)>,
+    pub(crate) environment: Vec<String>,
     pub(crate) logs: Vec<String>,
     pub(crate) expressions: HashMap<Vec<u8>, String>,
     pub(crate) faults: Faults,
@@ -111,6 +124,7 @@ pub(crate) struct Host {
 #[derive(Default)]
 pub(crate) struct Faults {
     pub(crate) open_stream: u32,
+    pub(crate) callouts: u32,
     /// The stream ends when it is written.
     pub(crate) send: u32,
     /// Another worker writes the same shared data first.
@@ -148,6 +162,9 @@ impl Host {
             stream: None,
             streams: 0,
             sent: Vec::new(),
+            callouts: Vec::new(),
+            called_out: None,
+            environment: Vec::new(),
             logs: Vec::new(),
             expressions: HashMap::new(),
             faults: Faults::default(),
@@ -252,6 +269,7 @@ impl Host {
 
     pub(crate) fn get_buffer(&mut self, buffer: u32, start: usize, size: usize) -> Result<Vec<u8>, u32> {
         let bytes = match buffer {
+            4 => &self.called_out.as_ref().ok_or(NOT_FOUND)?.1,
             5 => &self.message,
             7 => &self.configuration,
             0 | 1 => &self.request().ok_or(NOT_FOUND)?.body,
@@ -373,6 +391,27 @@ impl Host {
         }
         self.stream = None;
         OK
+    }
+
+    pub(crate) fn call_out(&mut self, cluster: &[u8], headers: &[u8], body: &[u8], timeout_ms: u32) -> Result<u32, u32> {
+        assert_eq!(self.effective, self.root, "a callout of a request would end with it");
+        if cluster != b"weir-redis" {
+            return Err(BAD_ARGUMENT);
+        }
+        if due(&mut self.faults.callouts) {
+            return Err(INTERNAL_FAILURE);
+        }
+        let number = fresh_id();
+        self.callouts.push(Callout { number, headers: pairs(headers), body: body.to_vec(), timeout_ms });
+        Ok(number)
+    }
+
+    /// A header of the callout's answer.
+    pub(crate) fn get_header(&mut self, map: u32, name: &[u8]) -> Result<Vec<u8>, u32> {
+        match &self.called_out {
+            Some((status, _)) if map == 6 && name == b":status" => Ok(status.to_string().into_bytes()),
+            _ => Err(NOT_FOUND),
+        }
     }
 
     pub(crate) fn define_metric(&mut self, name: &[u8]) -> Result<u32, u32> {

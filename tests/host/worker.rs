@@ -243,6 +243,17 @@ impl<V: Vm> Worker<V> {
         self.enter("proxy_on_grpc_receive", self.root, &[stream, u32::try_from(bytes.len()).unwrap()]);
     }
 
+    /// The oldest callout ends with this status and body, or without.
+    pub(crate) fn call_back(&mut self, answer: Option<(u16, &[u8])>) {
+        let (number, size) = self.vm.host(|host| {
+            host.called_out = answer.map(|(status, body)| (status, body.to_vec()));
+            (host.callouts.remove(0).number, answer.map_or(0, |(_, body)| body.len()))
+        });
+        let headers = u32::from(answer.is_some());
+        let size = u32::try_from(size).unwrap();
+        self.enter("proxy_on_http_call_response", self.root, &[number, headers, size, 0]);
+    }
+
     /// The stream ends.
     pub(crate) fn close(&mut self) {
         let stream = self.vm.host(|host| host.stream.take().expect("a stream is open"));

@@ -54,6 +54,9 @@ impl Vm for Native {
                 "proxy_on_queue_ready" => proxy_on_queue_ready(a(0), a(1)),
                 "proxy_on_grpc_receive" => proxy_on_grpc_receive(a(0), a(1), size(2)),
                 "proxy_on_grpc_close" => proxy_on_grpc_close(a(0), a(1), a(2)),
+                "proxy_on_http_call_response" => {
+                    proxy_on_http_call_response(a(0), a(1), size(2), size(3), size(4));
+                }
                 _ => panic!("no export {export}"),
             }
         }
@@ -87,6 +90,7 @@ unsafe extern "C" {
     fn proxy_on_tick(context: u32);
     fn proxy_on_queue_ready(context: u32, queue: u32);
     fn proxy_on_grpc_receive(context: u32, stream: u32, size: usize);
+    fn proxy_on_http_call_response(context: u32, callout: u32, headers: usize, body: usize, trailers: usize);
     fn proxy_on_grpc_close(context: u32, stream: u32, status: u32);
 }
 
@@ -142,6 +146,36 @@ imports! {
     }
     fn proxy_get_header_map_pairs(map: u32, data: *mut *mut u8, size: *mut usize) {
         give(with(|host| host.get_headers(map)), data, size)
+    }
+    fn proxy_get_header_map_value(map: u32, name: *const u8, length: usize, data: *mut *mut u8, size: *mut usize) {
+        give(with(|host| host.get_header(map, bytes(name, length))), data, size)
+    }
+    fn proxy_http_call(
+        cluster: *const u8, length: usize, headers: *const u8, headers_size: usize, body: *const u8, body_size: usize,
+        _trailers: *const u8, _trailers_size: usize, timeout: u32, callout: *mut u32
+    ) {
+        let (headers, body) = (bytes(headers, headers_size), bytes(body, body_size));
+        match with(|host| host.call_out(bytes(cluster, length), headers, body, timeout)) {
+            Ok(number) => { unsafe { *callout = number }; OK }
+            Err(status) => status,
+        }
+    }
+    fn environ_sizes_get(count: *mut usize, size: *mut usize) {
+        let lengths: Vec<usize> = with(|host| host.environment.iter().map(|text| text.len() + 1).collect());
+        unsafe { (*count, *size) = (lengths.len(), lengths.iter().sum()) };
+        OK
+    }
+    fn environ_get(pointers: *mut *mut u8, texts: *mut u8) {
+        let mut at = 0;
+        for (place, text) in with(|host| host.environment.clone()).iter().enumerate() {
+            unsafe {
+                *pointers.add(place) = texts.add(at);
+                texts.add(at).copy_from(text.as_ptr(), text.len());
+                *texts.add(at + text.len()) = 0;
+            }
+            at += text.len() + 1;
+        }
+        OK
     }
     fn proxy_call_foreign_function(
         name: *const u8, length: usize, argument: *const u8, argument_size: usize, data: *mut *mut u8, size: *mut usize
@@ -223,7 +257,7 @@ macro_rules! uncalled {
 }
 
 uncalled! {
-    proxy_get_log_level proxy_get_header_map_value proxy_set_header_map_pairs proxy_add_header_map_value
-    proxy_remove_header_map_value proxy_resolve_shared_queue proxy_close_stream proxy_http_call proxy_grpc_call proxy_grpc_close
+    proxy_get_log_level proxy_set_header_map_pairs proxy_add_header_map_value
+    proxy_remove_header_map_value proxy_resolve_shared_queue proxy_close_stream proxy_grpc_call proxy_grpc_close
     proxy_get_status proxy_done proxy_get_metric
 }

@@ -138,6 +138,41 @@ fn linker(engine: &Engine, module: &Module) -> Linker<Host> {
         let result = vm.data_mut().get_headers(map);
         give(&mut vm, result, data, size)
     });
+    import!("proxy_get_header_map_value", |mut vm: Vmm<'_>, map: u32, name: u32, length: u32, data: u32, size: u32| {
+        let name = bytes(&vm, name, length);
+        let result = vm.data_mut().get_header(map, &name);
+        give(&mut vm, result, data, size)
+    });
+    #[rustfmt::skip]
+    import!("proxy_http_call", |
+        mut vm: Vmm<'_>, cluster: u32, length: u32, headers: u32, headers_size: u32, body: u32, body_size: u32, _trailers: u32,
+        _trailers_size: u32, timeout: u32, callout: u32
+    | {
+        let cluster = bytes(&vm, cluster, length);
+        let (headers, body) = (bytes(&vm, headers, headers_size), bytes(&vm, body, body_size));
+        let result = vm.data_mut().call_out(&cluster, &headers, &body, timeout);
+        give_number(&mut vm, result, callout)
+    });
+    let wasi = "wasi_snapshot_preview1";
+    let sizes = |mut vm: Vmm<'_>, count: u32, size: u32| {
+        let lengths: Vec<usize> = vm.data().environment.iter().map(|text| text.len() + 1).collect();
+        let number = |n: usize| u32::try_from(n).unwrap().to_le_bytes();
+        put(&mut vm, count, &number(lengths.len()));
+        put(&mut vm, size, &number(lengths.iter().sum()));
+        OK
+    };
+    linker.func_wrap(wasi, "environ_sizes_get", sizes).unwrap();
+    let texts = |mut vm: Vmm<'_>, pointers: u32, texts: u32| {
+        let mut at = texts;
+        for (place, text) in (0..).zip(vm.data().environment.clone()) {
+            put(&mut vm, pointers + 4 * place, &at.to_le_bytes());
+            let text = [text.as_bytes(), b"\0"].concat();
+            put(&mut vm, at, &text);
+            at += u32::try_from(text.len()).unwrap();
+        }
+        OK
+    };
+    linker.func_wrap(wasi, "environ_get", texts).unwrap();
     import!("proxy_call_foreign_function", |mut vm: Vmm<'_>,
                                             name: u32,
                                             length: u32,

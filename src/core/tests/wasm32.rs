@@ -13,7 +13,7 @@ use weir_core::flow::{Decision, Kind, Limiter, Step};
 use weir_core::local::{SharedData, Unavailable};
 use weir_core::request::Sample;
 use weir_core::rules::{LiveOverrides, Plan, Surroundings};
-use weir_core::store::{Decoder, Effect, Link, Malformed, Reply, Ticket, Unframer};
+use weir_core::store::{Client, Decoder, Effect, Malformed, Reply, Ticket, Unframer};
 
 /// A moment whose milliseconds and microseconds don't fit into 32 bits.
 const NOW_MS: u64 = 1_800_000_000_000;
@@ -56,16 +56,14 @@ fn limit_headers(limiter: &Limiter, decision: &Decision) -> Vec<String> {
 #[wasm_bindgen_test(unsupported = test)]
 fn a_request_is_asked_of_redis_and_let_in() {
     let limiter = limiter(r#""store":{"cluster":"weir-redis"},"#, "100/min burst 3");
-    let mut link = Link::new(limiter.store.as_ref().unwrap());
+    let mut client = Client::new(limiter.store.as_ref().unwrap());
     let now_us = NOW_MS * 1000;
     let (mut effects, data) = (Vec::new(), Data::default());
     let Step::Ask(mut flow, calls) = limiter.begin(plan(&limiter), &data, NOW_MS) else { panic!("Redis is to be asked") };
-    for call in calls {
-        link.ask(Ticket { request: 7, part: 0 }, call, now_us, &mut effects);
-    }
-    link.poll(now_us, &mut effects);
-    link.opened(true, now_us, &mut effects);
-    link.received(b"*4\r\n:1\r\n:1\r\n:0\r\n:0\r\n*4\r\n:1\r\n:2\r\n:0\r\n:4294968000\r\n", now_us, &mut effects);
+    client.ask(7, calls, now_us, &mut effects);
+    client.poll(now_us, &mut effects);
+    client.opened(true, now_us, &mut effects);
+    client.received(b"*4\r\n:1\r\n:1\r\n:0\r\n:0\r\n*4\r\n:1\r\n:2\r\n:0\r\n:4294968000\r\n", now_us, &mut effects);
     let results: Vec<_> = effects
         .into_iter()
         .filter_map(|effect| match effect {

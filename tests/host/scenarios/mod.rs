@@ -3,6 +3,7 @@
 pub(crate) mod answers;
 pub(crate) mod any_order;
 pub(crate) mod bridge;
+pub(crate) mod callouts;
 pub(crate) mod clients;
 pub(crate) mod configuration;
 pub(crate) mod failures;
@@ -110,6 +111,17 @@ macro_rules! all {
             a_bad_configuration_is_refused_with_a_line_for_each_fault
             a_struct_is_a_configuration
             a_new_configuration_takes_over_and_leaves_nothing_of_the_old_one
+        );
+        $crate::host::scenarios::all!($vm, callouts:
+            a_request_waits_for_its_callout_and_is_let_in
+            the_calls_of_a_request_are_one_pipeline
+            a_script_that_a_server_does_not_know_is_brought_along
+            a_callout_that_comes_to_nothing_is_a_failure_of_its_own_request
+            a_request_that_is_over_is_not_acted_for_and_its_answer_counts
+            a_callout_that_never_ends_is_timed_out
+            a_server_that_is_away_is_looked_for_and_found
+            the_password_is_in_the_environment
+            every_request_ends_once_whatever_a_server_says
         );
         $crate::host::scenarios::all!($vm, bridge:
             the_bridge_takes_frames_off_and_puts_them_on

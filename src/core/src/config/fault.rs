@@ -18,7 +18,8 @@ pub struct Fault {
 impl Fault {
     /// A fault of the value at `path` (`rules[0].limits[0]`; empty for the configuration as a whole).
     pub(crate) fn new(path: &str, value: &Value, message: impl Into<String>) -> Fault {
-        Fault { path: path.to_owned(), value: Some(shown(value)), message: message.into(), line: None }
+        let value = (is_empty(value) || !may_be_secret(path)).then(|| shown(value));
+        Fault { path: path.to_owned(), value, message: message.into(), line: None }
     }
 
     /// A fault of a text that only the host can judge.
@@ -65,6 +66,20 @@ impl fmt::Display for Fault {
             None => write!(f, "{path}: {}", self.message),
         }
     }
+}
+
+/// Whether there is nothing in it that could be a secret.
+fn is_empty(value: &Value) -> bool {
+    matches!(value, Value::Null | Value::Bool(_)) || value.as_str() == Some("")
+}
+
+/// Whether a secret may stand there, or would if a name weren't misspelt.
+fn may_be_secret(path: &str) -> bool {
+    const HARMLESS: [&str; 6] = ["transport", "timeout", "key_prefix", "scope", "breaker", "path"];
+    let (top, below) = path.split_once('.').unwrap_or((path, ""));
+    let first = below.split('.').next().unwrap_or_default();
+    let named = ["auth", "password", "secret", "token"].iter().any(|name| path.rsplit('.').next() == Some(name));
+    named || (top == "store" && !HARMLESS.contains(&first))
 }
 
 /// A value as compact JSON (which has no line breaks), cut where it is long.

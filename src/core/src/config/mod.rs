@@ -3,6 +3,7 @@
 //! Every fault is found in one pass and told with its path, the value and what is allowed. A field that isn't known is
 //! refused: taken silently, a slip of the pen would be a limit that isn't there.
 
+mod auth;
 mod conditions;
 mod fault;
 mod input;
@@ -18,6 +19,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+pub use auth::{Auth, Secret};
 pub use fault::Fault;
 pub(crate) use input::json;
 pub use input::read;
@@ -52,6 +54,8 @@ pub struct Config {
 /// Where decisions are made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
+    /// How it is asked.
+    pub transport: Transport,
     /// The Envoy cluster that leads to Redis.
     pub cluster: String,
     /// For one decision, in milliseconds, 1..=10,000.
@@ -60,8 +64,34 @@ pub struct Store {
     pub key_prefix: String,
     /// What one script call covers.
     pub scope: Scope,
+    /// What a call's path begins with, with a slash at its end; of an HTTP transport.
+    pub path: String,
+    /// What a call's `Host` header says; of an HTTP transport.
+    pub authority: String,
+    /// What opens it.
+    pub auth: Option<Auth>,
     /// When to stop asking.
     pub breaker: Breaker,
+}
+
+/// How Redis is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// RESP over one stream of each worker.
+    Redis,
+    /// RESP in an HTTP callout, whose body the cluster passes on as raw TCP.
+    RedisCall,
+    /// The REST protocol of Upstash in an HTTP callout.
+    Upstash,
+    /// An HTTP callout to Webdis.
+    Webdis,
+}
+
+impl Transport {
+    /// Whether it speaks HTTP to a server, and not RESP.
+    pub fn is_http(self) -> bool {
+        matches!(self, Transport::Upstash | Transport::Webdis)
+    }
 }
 
 /// What one script call covers.

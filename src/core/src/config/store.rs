@@ -1,11 +1,21 @@
 //! The field `store`.
 
-use super::reader::{Item, Reader};
-use super::{Breaker, Scope, Store};
+use super::auth;
+use super::reader::{Item, Object, Reader};
+use super::{Breaker, Scope, Store, Transport};
+
+const FIELDS: [&str; 9] = ["transport", "cluster", "timeout", "key_prefix", "scope", "path", "authority", "auth", "breaker"];
+
+const TRANSPORTS: [(&str, Transport); 4] = [
+    ("redis", Transport::Redis),
+    ("redis-call", Transport::RedisCall),
+    ("upstash", Transport::Upstash),
+    ("webdis", Transport::Webdis),
+];
 
 pub(super) fn store(r: &mut Reader, item: &Item<'_>) -> Option<Store> {
-    let o = r.object(item, &["transport", "cluster", "timeout", "key_prefix", "scope", "breaker"])?;
-    let transport = o.get("transport").map_or(Some(()), |item| r.choice(&item, &[("redis", ())]));
+    let o = r.object(item, &FIELDS)?;
+    let transport = o.get("transport").map_or(Some(Transport::Redis), |item| r.choice(&item, &TRANSPORTS));
     let cluster = match o.get("cluster") {
         Some(item) => name_text(r, &item, "the name of the Envoy cluster that leads to Redis"),
         None => r.missing(&o, "cluster", "the name of the Envoy cluster that leads to Redis is wanted"),
@@ -14,10 +24,40 @@ pub(super) fn store(r: &mut Reader, item: &Item<'_>) -> Option<Store> {
     let key_prefix = o.get("key_prefix").map_or_else(|| Some("rl".to_owned()), |item| key_prefix(r, &item));
     let scopes = [("request", Scope::Request), ("rule", Scope::Rule)];
     let scope = o.get("scope").map_or(Some(Scope::Request), |item| r.choice(&item, &scopes));
+    let path = o.get("path").map_or_else(|| Some("/".to_owned()), |item| base_path(r, &item));
+    let authority = match o.get("authority") {
+        Some(item) => host(r, &item),
+        None => cluster.clone(),
+    };
+    let auth = auth(r, &o, transport);
     let usual = Breaker { failures: 5, open_ms: 1000 };
     let breaker = o.get("breaker").map_or(Some(usual), |item| breaker(r, &item, usual));
-    transport?;
-    Some(Store { cluster: cluster?, timeout_ms: timeout_ms?, key_prefix: key_prefix?, scope: scope?, breaker: breaker? })
+    if transport.is_some_and(|transport| !transport.is_http()) {
+        for item in ["path", "authority"].into_iter().filter_map(|field| o.get(field)) {
+            r.fault::<()>(&item, "it goes with transport: upstash or webdis");
+        }
+    }
+    Some(Store {
+        transport: transport?,
+        cluster: cluster?,
+        timeout_ms: timeout_ms?,
+        key_prefix: key_prefix?,
+        scope: scope?,
+        path: path?,
+        authority: authority?,
+        auth: auth?,
+        breaker: breaker?,
+    })
+}
+
+fn auth(r: &mut Reader, o: &Object<'_>, transport: Option<Transport>) -> Option<Option<auth::Auth>> {
+    match (o.get("auth"), transport) {
+        (Some(item), transport) => auth::auth(r, &item, transport).map(Some),
+        (None, Some(Transport::Upstash)) => {
+            r.missing(o, "auth", "Upstash's token is wanted, such as {\"env\":\"UPSTASH_TOKEN\"}")
+        }
+        (None, _) => Some(None),
+    }
 }
 
 fn breaker(r: &mut Reader, item: &Item<'_>, usual: Breaker) -> Option<Breaker> {
@@ -33,6 +73,27 @@ fn key_prefix(r: &mut Reader, item: &Item<'_>) -> Option<String> {
     let text = r.text(item, wanted)?;
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':');
     if !(1..=32).contains(&text.len()) || !text.bytes().all(allowed) {
+        return r.fault(item, wanted);
+    }
+    Some(text.to_owned())
+}
+
+/// The path before that of a call; it ends with a slash.
+fn base_path(r: &mut Reader, item: &Item<'_>) -> Option<String> {
+    let wanted = "a path is wanted that begins with / and has no query, of 200 printable ASCII characters at most";
+    let text = r.text(item, wanted)?;
+    let allowed = |b: u8| b.is_ascii_graphic() && !matches!(b, b'?' | b'#');
+    if !text.starts_with('/') || text.len() > 200 || !text.bytes().all(allowed) {
+        return r.fault(item, wanted);
+    }
+    Some(format!("{}/", text.trim_end_matches('/')))
+}
+
+fn host(r: &mut Reader, item: &Item<'_>) -> Option<String> {
+    let wanted = "a host is wanted, maybe with a port, such as eu1-example.upstash.io";
+    let text = r.text(item, wanted)?;
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':' | b'[' | b']');
+    if !(1..=255).contains(&text.len()) || !text.bytes().all(allowed) {
         return r.fault(item, wanted);
     }
     Some(text.to_owned())

@@ -11,88 +11,23 @@
 //! at once; without it the first sign of Redis's return would be a probe after the breaker's open time. (A PING wouldn't do:
 //! Envoy's `redis_proxy` answers it without asking Redis.)
 
-use super::{Breaker, Call, Decoder, Failure, Reply, call};
-use crate::config;
-use crate::limit::Verdict;
+use super::client::Pending;
+use super::health::Health;
+use super::{Call, Counter, Decoder, Effect, Failure, MAX_WAITING, Reply, call, http};
+use crate::config::{Secret, Store};
 use crate::rules::RuleId;
 use std::collections::VecDeque;
 
-/// The most calls and tombstones that wait for replies.
-pub const MAX_WAITING: usize = 8192;
-
-/// The pauses before a stream that failed is opened again: the first, doubled up to the last. Microseconds.
-const FIRST_PAUSE_US: u64 = 25_000;
-const LAST_PAUSE_US: u64 = 400_000;
 /// How long a new stream may take to answer its greeting. Microseconds.
 const GREETING_US: u64 = 1_000_000;
 
-/// Who a call is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
-    /// The request's context.
-    pub request: u32,
-    /// Which of the request's calls.
-    pub part: u16,
-}
-
-/// What is to be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// Call [`Link::poll`] from the root context as soon as can be: a stream can be opened only there.
-    Wake,
-    /// Open a stream and tell [`Link::opened`].
-    Open,
-    /// Send this on the stream.
-    Send(Vec<u8>),
-    /// Give the stream up; it will have no more callbacks.
-    Reset,
-    /// A call is settled.
-    Done {
-        /// Whose.
-        ticket: Ticket,
-        /// A verdict for each of the call's limits.
-        result: Result<Vec<Verdict>, Failure>,
-        /// How long it took, in microseconds.
-        took_us: u64,
-    },
-    /// A page of a rule's live overrides has come, or won't.
-    Page {
-        /// The rule.
-        rule: RuleId,
-        /// The page.
-        reply: Result<Reply, Failure>,
-    },
-    /// Redis can be reached now.
-    Connected,
-    /// Redis can't be reached any more, and why.
-    Disconnected(Failure),
-    /// Something to count.
-    Count(Counter),
-}
-
-/// What is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Counter {
-    /// A call was sent.
-    Request,
-    /// A call had no reply in time.
-    Timeout,
-    /// A call failed, timeouts among them.
-    Failure,
-    /// Redis didn't know the script.
-    Noscript,
-    /// A stream was opened after an earlier one.
-    Reconnect,
-    /// The breaker opened.
-    BreakerOpen,
-}
-
 /// The stream, its calls and its breaker.
 #[derive(Debug)]
-pub struct Link {
+pub(super) struct Link {
     timeout_us: u64,
     greeting: Call,
-    breaker: Breaker,
+    secret: Option<Secret>,
+    health: Health,
     state: State,
     decoder: Decoder,
     /// Sent, in the order of their replies.
@@ -101,11 +36,7 @@ pub struct Link {
     unsent: VecDeque<Pending>,
     /// How many of `sent` aren't settled.
     live: usize,
-    /// The pause before the next stream; 0 while streams work.
-    pause_us: u64,
     opened_before: bool,
-    /// What was last told by [`Effect::Connected`] or [`Effect::Disconnected`].
-    connected: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +51,8 @@ enum State {
 
 #[derive(Debug)]
 enum Entry {
+    /// The password.
+    Auth,
     Greeting,
     /// Sent by its SHA-1.
     BySha(Pending),
@@ -131,36 +64,27 @@ enum Entry {
     Tombstone,
 }
 
-#[derive(Debug)]
-struct Pending {
-    ticket: Ticket,
-    call: Call,
-    since_us: u64,
-}
-
 impl Link {
     /// A link without a stream; the first call opens one.
-    pub fn new(store: &config::Store) -> Link {
+    pub(super) fn new(store: &Store) -> Link {
         Link {
             timeout_us: store.timeout_ms.saturating_mul(1000),
             greeting: Call::greeting(&store.key_prefix),
-            breaker: Breaker::new(store.breaker),
+            secret: http::secret(store),
+            health: Health::new(store.breaker),
             state: State::Closed { not_before_us: 0 },
             decoder: Decoder::default(),
             sent: VecDeque::new(),
             unsent: VecDeque::new(),
             live: 0,
-            pause_us: 0,
             opened_before: false,
-            connected: None,
         }
     }
 
     /// Asks Redis. The answer is an [`Effect::Done`], maybe at once.
-    pub fn ask(&mut self, ticket: Ticket, call: Call, now_us: u64, out: &mut Vec<Effect>) {
-        let pending = Pending { ticket, call, since_us: now_us };
-        if !self.breaker.admits(now_us) {
-            return Self::settle(pending, Err(Failure::BreakerOpen), now_us, out);
+    pub(super) fn ask(&mut self, pending: Pending, now_us: u64, out: &mut Vec<Effect>) {
+        if !self.health.admits(now_us) {
+            return pending.settle(Err(Failure::BreakerOpen), now_us, out);
         }
         if self.waiting() >= MAX_WAITING {
             return self.fail(pending, Failure::Overloaded, now_us, out);
@@ -178,13 +102,13 @@ impl Link {
     }
 
     /// Whether [`Link::fetch`] could ask now.
-    pub fn can_fetch(&self) -> bool {
+    pub(super) fn can_fetch(&self) -> bool {
         matches!(self.state, State::Open { greeted: true, .. }) && self.waiting() < MAX_WAITING
     }
 
     /// Asks for a page of a rule's live overrides, by this command; whether it could. The answer is an [`Effect::Page`]. It is
     /// in line with the calls, and whatever ends them ends it too.
-    pub fn fetch(&mut self, rule: RuleId, command: Vec<u8>, out: &mut Vec<Effect>) -> bool {
+    pub(super) fn fetch(&mut self, rule: RuleId, command: Vec<u8>, out: &mut Vec<Effect>) -> bool {
         let open = self.can_fetch();
         if open {
             self.sent.push_back(Entry::Page(rule));
@@ -194,12 +118,12 @@ impl Link {
     }
 
     /// Calls whose time is up are settled, and a stream is opened where one is due. From a callback of the root context.
-    pub fn poll(&mut self, now_us: u64, out: &mut Vec<Effect>) {
+    pub(super) fn poll(&mut self, now_us: u64, out: &mut Vec<Effect>) {
         self.expire(now_us, out);
         match self.state {
             State::Wanted => out.push(Effect::Open),
             // After a failure it is opened without waiting for a call, so that Redis's return is noticed.
-            State::Closed { not_before_us } if self.pause_us > 0 && now_us >= not_before_us => {
+            State::Closed { not_before_us } if self.health.pauses() && now_us >= not_before_us => {
                 self.state = State::Wanted;
                 out.push(Effect::Open);
             }
@@ -211,7 +135,7 @@ impl Link {
     }
 
     /// Whether the stream that [`Effect::Open`] wanted is open.
-    pub fn opened(&mut self, open: bool, now_us: u64, out: &mut Vec<Effect>) {
+    pub(super) fn opened(&mut self, open: bool, now_us: u64, out: &mut Vec<Effect>) {
         if !open {
             return self.lost(now_us, out);
         }
@@ -219,6 +143,10 @@ impl Link {
         self.decoder = Decoder::default();
         if std::mem::replace(&mut self.opened_before, true) {
             out.push(Effect::Count(Counter::Reconnect));
+        }
+        if let Some(secret) = &self.secret {
+            self.sent.push_back(Entry::Auth);
+            out.push(Effect::Send(http::auth(secret)));
         }
         self.sent.push_back(Entry::Greeting);
         out.push(Effect::Send(self.greeting.evalsha()));
@@ -228,7 +156,7 @@ impl Link {
     }
 
     /// The stream has brought bytes.
-    pub fn received(&mut self, bytes: &[u8], now_us: u64, out: &mut Vec<Effect>) {
+    pub(super) fn received(&mut self, bytes: &[u8], now_us: u64, out: &mut Vec<Effect>) {
         self.decoder.feed(bytes);
         loop {
             match self.decoder.next_reply() {
@@ -246,19 +174,19 @@ impl Link {
     }
 
     /// The stream has ended.
-    pub fn closed(&mut self, now_us: u64, out: &mut Vec<Effect>) {
+    pub(super) fn closed(&mut self, now_us: u64, out: &mut Vec<Effect>) {
         self.lost(now_us, out);
     }
 
     /// How often [`Link::poll`] is wanted now, in milliseconds; 0: not at all.
-    pub fn poll_every_ms(&self) -> u32 {
+    pub(super) fn poll_every_ms(&self) -> u32 {
         let opening = matches!(self.state, State::Wanted | State::Open { greeted: false, .. });
-        let reopening = matches!(self.state, State::Closed { .. }) && self.pause_us > 0;
+        let reopening = matches!(self.state, State::Closed { .. }) && self.health.pauses();
         if self.live > 0 || !self.unsent.is_empty() || opening || reopening { 10 } else { 0 }
     }
 
     /// Calls that aren't settled.
-    pub fn pending(&self) -> usize {
+    pub(super) fn pending(&self) -> usize {
         self.live.saturating_add(self.unsent.len())
     }
 
@@ -276,6 +204,14 @@ impl Link {
     fn replied(&mut self, entry: Entry, reply: Reply, now_us: u64, out: &mut Vec<Effect>) {
         let pending = match entry {
             Entry::Tombstone => return,
+            Entry::Auth => {
+                // Whatever follows on this stream would be refused.
+                if let Reply::Error(text) = reply {
+                    self.health.disconnected(Failure::Error(text), out);
+                    self.give_up(now_us, out);
+                }
+                return;
+            }
             Entry::Page(rule) => {
                 let reply = match reply {
                     Reply::Error(text) => Err(Failure::Error(text)),
@@ -285,13 +221,13 @@ impl Link {
             }
             Entry::Greeting => {
                 // Any other error (LOADING, NOAUTH) is what the calls get too; the breaker deals with it.
-                if is_noscript(&reply) || call::verdicts(reply, self.greeting.limits()).is_ok() {
+                if reply.is_noscript() || call::verdicts(reply, self.greeting.limits()).is_ok() {
                     self.greeted(out);
                 }
                 return;
             }
             Entry::BySha(pending) => {
-                if is_noscript(&reply) {
+                if reply.is_noscript() {
                     out.push(Effect::Count(Counter::Noscript));
                     out.push(Effect::Send(pending.call.eval()));
                     self.sent.push_back(Entry::WithScript(pending));
@@ -304,9 +240,8 @@ impl Link {
         self.live = self.live.saturating_sub(1);
         match call::verdicts(reply, pending.call.limits()) {
             Ok(verdicts) => {
-                self.breaker.succeeded();
-                self.connected(out);
-                Self::settle(pending, Ok(verdicts), now_us, out);
+                self.health.succeeded(out);
+                pending.settle(Ok(verdicts), now_us, out);
             }
             Err(failure) => self.fail(pending, failure, now_us, out),
         }
@@ -317,17 +252,14 @@ impl Link {
         if let State::Open { greeted, .. } = &mut self.state {
             *greeted = true;
         }
-        self.pause_us = 0;
-        self.breaker.succeeded();
-        self.connected(out);
+        self.health.reached(out);
     }
 
     fn expire(&mut self, now_us: u64, out: &mut Vec<Effect>) {
-        let overdue = |pending: &Pending, timeout_us: u64| now_us >= pending.since_us.saturating_add(timeout_us);
         let mut late = Vec::new();
         if self.live > 0 {
             for entry in &mut self.sent {
-                if matches!(entry, Entry::BySha(p) | Entry::WithScript(p) if overdue(p, self.timeout_us))
+                if matches!(entry, Entry::BySha(p) | Entry::WithScript(p) if p.overdue(self.timeout_us, now_us))
                     && let Entry::BySha(p) | Entry::WithScript(p) = std::mem::replace(entry, Entry::Tombstone)
                 {
                     self.live = self.live.saturating_sub(1);
@@ -335,7 +267,7 @@ impl Link {
                 }
             }
         }
-        while let Some(pending) = self.unsent.pop_front_if(|pending| overdue(pending, self.timeout_us)) {
+        while let Some(pending) = self.unsent.pop_front_if(|pending| pending.overdue(self.timeout_us, now_us)) {
             late.push(pending);
         }
         for pending in late {
@@ -348,20 +280,10 @@ impl Link {
     /// it may lead nowhere, and nothing would ever close it.
     fn fail(&mut self, pending: Pending, failure: Failure, now_us: u64, out: &mut Vec<Effect>) {
         let owing = matches!(failure, Failure::Timeout | Failure::Overloaded);
-        Self::settle(pending, Err(failure.clone()), now_us, out);
-        out.push(Effect::Count(Counter::Failure));
-        if self.breaker.failed(now_us) {
-            out.push(Effect::Count(Counter::BreakerOpen));
-            self.disconnected(failure, out);
-            if owing {
-                self.give_up(now_us, out);
-            }
+        pending.settle(Err(failure.clone()), now_us, out);
+        if self.health.failed(failure, now_us, out) && owing {
+            self.give_up(now_us, out);
         }
-    }
-
-    fn settle(pending: Pending, result: Result<Vec<Verdict>, Failure>, now_us: u64, out: &mut Vec<Effect>) {
-        let took_us = now_us.saturating_sub(pending.since_us);
-        out.push(Effect::Done { ticket: pending.ticket, result, took_us });
     }
 
     fn give_up(&mut self, now_us: u64, out: &mut Vec<Effect>) {
@@ -376,14 +298,12 @@ impl Link {
         let served = matches!(self.state, State::Open { greeted: true, .. });
         let idle = served && self.live == 0;
         // A stream that served and ended in peace (Redis closes idle connections) is opened again by the next call.
+        let mut pause_us = 0;
         if !idle {
-            self.pause_us = match self.pause_us {
-                0 => FIRST_PAUSE_US,
-                pause => pause.saturating_mul(2).min(LAST_PAUSE_US),
-            };
-            self.disconnected(Failure::Disconnected, out);
+            pause_us = self.health.pause();
+            self.health.disconnected(Failure::Disconnected, out);
         }
-        self.state = State::Closed { not_before_us: now_us.saturating_add(self.pause_us) };
+        self.state = State::Closed { not_before_us: now_us.saturating_add(pause_us) };
         self.live = 0;
         let sent = std::mem::take(&mut self.sent);
         let unsent = std::mem::take(&mut self.unsent);
@@ -393,29 +313,13 @@ impl Link {
                 out.push(Effect::Page { rule, reply: Err(Failure::Disconnected) });
                 None
             }
-            Entry::Greeting | Entry::Tombstone => None,
+            Entry::Auth | Entry::Greeting | Entry::Tombstone => None,
         });
         let waiting: Vec<Pending> = waiting.collect();
         for pending in waiting.into_iter().chain(unsent) {
             self.fail(pending, Failure::Disconnected, now_us, out);
         }
     }
-
-    fn connected(&mut self, out: &mut Vec<Effect>) {
-        if self.connected.replace(true) != Some(true) {
-            out.push(Effect::Connected);
-        }
-    }
-
-    fn disconnected(&mut self, failure: Failure, out: &mut Vec<Effect>) {
-        if self.connected.replace(false) != Some(false) {
-            out.push(Effect::Disconnected(failure));
-        }
-    }
-}
-
-fn is_noscript(reply: &Reply) -> bool {
-    matches!(reply, Reply::Error(text) if text.starts_with("NOSCRIPT"))
 }
 
 #[cfg(test)]

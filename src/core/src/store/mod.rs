@@ -1,8 +1,12 @@
-//! Redis, without I/O: what is sent, what comes back, and the stream that it goes over.
+//! Redis, without I/O: what is sent, what comes back, and the stream or the callouts that it goes by.
 
 mod breaker;
 mod call;
+mod callouts;
+mod client;
 mod frame;
+mod health;
+mod http;
 mod journal;
 mod link;
 mod overrides;
@@ -11,9 +15,10 @@ pub mod script;
 
 pub use breaker::Breaker;
 pub use call::{Call, LimitCall, verdicts};
+pub use client::{Client, Counter, Effect, MAX_WAITING, Ticket};
 pub use frame::{Unframer, header as frame_header};
+pub use http::{HttpCall, HttpReply};
 pub use journal::{Away, Journal};
-pub use link::{Counter, Effect, Link, MAX_WAITING, Ticket};
 pub use overrides::{Overrides, Read};
 pub use resp::{Decoder, MAX_REPLY, Malformed, Reply};
 
@@ -32,6 +37,8 @@ pub enum Failure {
     Overloaded,
     /// Redis answered with an error.
     Error(String),
+    /// What is between here and Redis answered with this status of HTTP.
+    Status(u16),
     /// Redis answered with something that isn't the script's reply.
     BadReply(&'static str),
 }
@@ -44,6 +51,7 @@ impl fmt::Display for Failure {
             Failure::BreakerOpen => f.write_str("not asked after failures in a row"),
             Failure::Overloaded => f.write_str("too many calls are waiting"),
             Failure::Error(text) => write!(f, "error reply: {text}"),
+            Failure::Status(status) => write!(f, "HTTP status {status}"),
             Failure::BadReply(what) => write!(f, "unexpected reply: {what}"),
         }
     }

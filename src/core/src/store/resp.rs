@@ -4,6 +4,8 @@
 //! behind it out of step. Lengths are bounded and nesting takes no stack: neither a broken nor a hostile peer can take the
 //! VM's memory. (The crate `redis-protocol` recurses once for each `*1` of a nested array, without a limit.)
 
+use super::Failure;
+
 /// The most bytes of one reply.
 pub const MAX_REPLY: usize = 1 << 20;
 
@@ -23,6 +25,13 @@ pub enum Reply {
     Error(String),
     /// Any other reply.
     Other,
+}
+
+impl Reply {
+    /// Whether Redis doesn't know the script that it was to run.
+    pub(super) fn is_noscript(&self) -> bool {
+        matches!(self, Reply::Error(text) if text.starts_with("NOSCRIPT"))
+    }
 }
 
 /// What came isn't RESP, or a reply over [`MAX_REPLY`]; where the next reply begins can't be known.
@@ -59,6 +68,20 @@ impl Decoder {
             _ => Err(Malformed),
         }
     }
+}
+
+/// Every reply of a text that ends with the last one.
+///
+/// # Errors
+/// It isn't RESP, or breaks off.
+pub(super) fn replies(text: &[u8]) -> Result<Vec<Reply>, Failure> {
+    let mut decoder = Decoder::default();
+    decoder.feed(text);
+    let mut replies = Vec::new();
+    while let Some(reply) = decoder.next_reply().map_err(|Malformed| Failure::BadReply("not RESP"))? {
+        replies.push(reply);
+    }
+    if decoder.read == decoder.buffer.len() { Ok(replies) } else { Err(Failure::BadReply("it breaks off")) }
 }
 
 /// One element of a reply.
@@ -170,7 +193,7 @@ fn integer(line: &[u8]) -> Option<i64> {
 }
 
 /// The start of a text with nothing in it that a log line can't hold.
-fn printable(text: &[u8]) -> String {
+pub(super) fn printable(text: &[u8]) -> String {
     let shown = |b: &u8| if matches!(b, b' '..=b'~') { char::from(*b) } else { '?' };
     text.iter().take(MAX_TEXT).map(shown).collect()
 }

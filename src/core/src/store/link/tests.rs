@@ -1,6 +1,7 @@
 use super::*;
 use crate::limit::{Limit, Outcome};
-use crate::store::LimitCall;
+use crate::store::client::tests::store_with;
+use crate::store::{LimitCall, Ticket};
 use proptest::prelude::*;
 use std::collections::HashMap;
 
@@ -28,13 +29,12 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let store = config::Store {
-            cluster: "c".to_owned(),
-            timeout_ms: 50,
-            key_prefix: "rl".to_owned(),
-            scope: config::Scope::Request,
-            breaker: config::Breaker { failures: 5, open_ms: 1000 },
-        };
+        World::with("")
+    }
+
+    /// One whose `store` has these fields too.
+    fn with(fields: &str) -> World {
+        let store = store_with(fields);
         World {
             link: Link::new(&store),
             now_us: 1_000_000,
@@ -75,9 +75,10 @@ impl World {
                     self.link.opened(self.reachable, self.now_us, &mut more);
                     todo.extend(more);
                 }
+                Effect::Dispatch(_) => panic!("a callout"),
                 Effect::Send(bytes) => {
                     let text = String::from_utf8(bytes).unwrap();
-                    let key = text.split("\r\n").find(|word| word.starts_with("rl:")).unwrap();
+                    let key = text.split("\r\n").find(|word| word.starts_with("rl:")).unwrap_or("-");
                     self.sent.push(format!("{} {key}", text.split("\r\n").nth(2).unwrap()));
                 }
                 Effect::Reset => self.reset = true,
@@ -96,7 +97,8 @@ impl World {
         let limit = Limit::token_bucket(100, 60_000, 3).unwrap();
         let key = format!("rl:{{r:{request}}}:tb:60000").into_bytes();
         let call = Call::new(&[LimitCall { key, limit: &limit, cost: 1 }]);
-        self.event(|link, now, out| link.ask(Ticket { request, part: 0 }, call, now, out));
+        let ticket = Ticket { request, part: 0 };
+        self.event(|link, now, out| link.ask(Pending { ticket, call, since_us: now }, now, out));
     }
 
     fn poll(&mut self) {
@@ -438,7 +440,7 @@ proptest! {
 
 /// The id of some rule.
 fn rule() -> RuleId {
-    let config = config::Config::parse(br#"{"rules":[{"name":"r","key":["ip"],"limits":["1/s"]}]}"#).unwrap();
+    let config = crate::config::Config::parse(br#"{"rules":[{"name":"r","key":["ip"],"limits":["1/s"]}]}"#).unwrap();
     crate::rules::Rules::new(&config).named("r").unwrap()
 }
 
@@ -465,4 +467,25 @@ fn a_page_is_in_line_with_the_calls_and_ends_with_the_stream() {
     world.close();
     assert_eq!(world.pages[2..], [Err(Failure::Disconnected)]);
     assert_eq!(world.counted.get(&Counter::Failure), None, "it fails no call");
+}
+
+#[test]
+fn a_password_is_the_streams_first_command_and_a_wrong_one_ends_it() {
+    let mut world = World::with(r#","auth":{"value":"weir:secret"}"#);
+    world.ask(1);
+    world.poll();
+    assert_eq!(world.sent, ["AUTH -", "EVALSHA rl:greeting", "EVALSHA rl:{r:1}:tb:60000"]);
+    world.receive(b"+OK\r\n");
+    world.receive(GREETED);
+    world.receive(ALLOWED);
+    assert_eq!(world.take_done(), [(1, Ok(Outcome::Allowed))]);
+    world.close();
+    world.pass_ms(100);
+    world.ask(2);
+    world.poll();
+    world.receive(b"-WRONGPASS invalid username-password pair\r\n-NOAUTH Authentication required.\r\n");
+    assert!(world.reset, "the stream is given up");
+    assert_eq!(world.take_done(), [(2, Err(Failure::Disconnected))]);
+    let wrong = "disconnected: error reply: WRONGPASS invalid username-password pair";
+    assert_eq!(world.told, ["connected", wrong]);
 }
