@@ -197,8 +197,8 @@ pub(crate) fn environment(name: &str) -> Option<String> {
     if unsafe { environ_get(pointers.as_mut_ptr(), texts.as_mut_ptr()) } != OK {
         return None;
     }
-    let values = texts.split(|b| *b == 0).filter_map(|text| text.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
-    values.last().and_then(|value| String::from_utf8(value.to_vec()).ok())
+    let mut values = texts.split(|b| *b == 0).filter_map(|text| text.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+    values.next().and_then(|value| String::from_utf8(value.to_vec()).ok())
 }
 
 /// Sets the current request's filter state `wasm.NAME`.

@@ -23,6 +23,7 @@ mod metrics;
 mod observability;
 mod rules;
 mod samples;
+mod transports;
 mod upstream;
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -30,6 +30,7 @@ pub(crate) struct Setup {
     text: String,
     workers: u32,
     delivery: Option<Delivery>,
+    environment: Vec<(&'static str, String)>,
 }
 
 /// What comes from a file of its own, as a control plane would deliver it.
@@ -57,7 +58,7 @@ impl Setup {
             .replace("route: {cluster: upstream}", "direct_response: {status: 200, body: {inline_string: ok}}")
             .replace("0.0.0.0", "127.0.0.1")
             .replace("/etc/weir/weir.wasm", &wasm());
-        Setup { text, workers: 1, delivery: None }
+        Setup { text, workers: 1, delivery: None, environment: Vec::new() }
     }
 
     /// Two clusters, `weir-redis` and the upstream's; with another plugin configuration, as a `StringValue`.
@@ -76,6 +77,12 @@ impl Setup {
 
     pub(crate) fn with_workers(mut self, workers: u32) -> Setup {
         self.workers = workers;
+        self
+    }
+
+    /// With a variable in its environment.
+    pub(crate) fn with_variable(mut self, name: &'static str, value: &str) -> Setup {
+        self.environment.push((name, value.to_owned()));
         self
     }
 
@@ -123,6 +130,14 @@ impl Setup {
     pub(crate) fn replace(mut self, from: &str, to: &str) -> Setup {
         assert!(self.text.contains(from), "the sample has no `{from}`");
         self.text = self.text.replace(from, to);
+        self
+    }
+
+    /// Without the lines from one, the only one of its kind, to before the next of another.
+    pub(crate) fn without(mut self, from: &str, to: &str) -> Setup {
+        let start = self.text.find(from).unwrap();
+        let end = start + self.text[start..].find(to).unwrap();
+        self.text.replace_range(start..end, "");
         self
     }
 
@@ -193,6 +208,7 @@ impl Setup {
                 "3",
             ])
             .args(["--concurrency", &self.workers.to_string()])
+            .envs(self.environment)
             .stdin(Stdio::null())
             .stdout(output.try_clone().unwrap())
             .stderr(output);

@@ -3,7 +3,10 @@
 pub(crate) mod envoy_server;
 pub(crate) mod fake_redis;
 pub(crate) mod http_client;
+pub(crate) mod redis_cluster;
 pub(crate) mod redis_server;
+pub(crate) mod upstash;
+pub(crate) mod webdis;
 
 use std::io::BufReader;
 use std::net::{TcpListener, TcpStream};

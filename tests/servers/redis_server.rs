@@ -9,6 +9,7 @@ pub(crate) struct Redis {
     pub(crate) port: u16,
     program: PathBuf,
     arguments: Vec<String>,
+    password: Option<String>,
     process: Process,
 }
 
@@ -26,7 +27,25 @@ impl Redis {
     pub(crate) fn launched(program: PathBuf, port: u16, arguments: &[&str]) -> Redis {
         let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
         let process = launch(&program, port, &arguments);
-        Redis { port, program, arguments, process }
+        Redis { port, program, arguments, password: None, process }
+    }
+
+    /// One that wants a password.
+    pub(crate) fn guarded(password: &str, arguments: &[&str]) -> Redis {
+        let mut redis = Redis::start_with(&[&["--requirepass", password], arguments].concat());
+        redis.password = Some(password.to_owned());
+        redis
+    }
+
+    pub(crate) fn valkey() -> Redis {
+        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/bin/valkey-server");
+        Redis::launched(program, free_port(), &[])
+    }
+
+    /// Whether it is no replica, or no more.
+    pub(crate) fn is_master(&self) -> bool {
+        redis::from_redis_value::<Vec<redis::Value>>(self.run(&["ROLE"])).unwrap()[0]
+            == redis::Value::BulkString(b"master".to_vec())
     }
 
     /// Ends it at once, as a crash would.
@@ -40,7 +59,8 @@ impl Redis {
     }
 
     pub(crate) fn connect(&self) -> redis::Connection {
-        connect(self.port).unwrap()
+        let password = self.password.as_ref().map(|password| format!(":{password}@")).unwrap_or_default();
+        redis::Client::open(format!("redis://{password}127.0.0.1:{}/", self.port)).unwrap().get_connection().unwrap()
     }
 
     /// One command.
@@ -67,8 +87,4 @@ fn launch(program: &Path, port: u16, arguments: &[String]) -> Process {
         || format!("{} listens on {port}", program.display()),
     );
     process
-}
-
-fn connect(port: u16) -> redis::RedisResult<redis::Connection> {
-    redis::Client::open(format!("redis://127.0.0.1:{port}/"))?.get_connection()
 }

@@ -1,0 +1,78 @@
+//! Upstash's REST protocol before a real Redis, as it is documented: `POST /` with a command as a JSON array, `POST /pipeline` with
+//! several, a bearer token (<https://upstash.com/docs/redis/features/restapi>).
+
+use super::listen;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+
+pub(crate) const TOKEN: &str = "t0ken";
+
+/// Serves on the port that it gives, as long as the test process lives.
+pub(crate) fn serve(redis_port: u16) -> u16 {
+    listen(move |connection| answer(connection, redis_port))
+}
+
+/// Answers a request. `None` where there is none any more.
+fn answer(connection: &mut BufReader<TcpStream>, redis_port: u16) -> Option<()> {
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        if connection.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        match line.trim_end() {
+            "" => break,
+            line => lines.push(line.to_owned()),
+        }
+    }
+    let header = |name: &str| {
+        lines.iter().find_map(|line| line.split_once(": ").filter(|(given, _)| given.eq_ignore_ascii_case(name)))
+    };
+    let size = header("content-length").map_or(0, |(_, value)| value.parse().unwrap());
+    let mut body = vec![0; size];
+    connection.read_exact(&mut body).ok()?;
+    let path = lines[0].split(' ').nth(1)?;
+    let (status, answer) = match serde_json::from_slice(&body) {
+        _ if header("authorization").map(|(_, value)| value) != Some(&format!("Bearer {TOKEN}")) => {
+            (401, json!({"error": "WRONGPASS invalid or missing auth token"}))
+        }
+        Ok(Value::Array(commands)) if path == "/pipeline" => {
+            (200, commands.iter().map(|command| run(command, redis_port).unwrap_or_else(|error| error)).collect())
+        }
+        Ok(command) if path == "/" => match run(&command, redis_port) {
+            Ok(result) => (200, result),
+            Err(error) => (400, error),
+        },
+        _ => (400, json!({"error": "ERR failed to parse command"})),
+    };
+    let body = answer.to_string();
+    let head = format!("HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+    connection.get_mut().write_all(format!("{head}{body}").as_bytes()).ok()
+}
+
+fn run(command: &Value, redis_port: u16) -> Result<Value, Value> {
+    let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let words: Vec<String> = command.as_array().map(|words| words.iter().map(word).collect()).unwrap_or_default();
+    let failed = |error: &redis::RedisError| {
+        let text = format!("{} {}", error.code().unwrap_or("ERR"), error.detail().unwrap_or_default());
+        json!({"error": text})
+    };
+    let client = redis::Client::open(format!("redis://127.0.0.1:{redis_port}/")).unwrap();
+    let mut connection = client.get_connection().map_err(|error| failed(&error))?;
+    let mut asked = redis::cmd(words.first().map_or("", String::as_str));
+    asked.arg(words.get(1..).unwrap_or_default());
+    let value: redis::Value = asked.query(&mut connection).map_err(|error| failed(&error))?;
+    Ok(json!({"result": as_json(value)}))
+}
+
+fn as_json(value: redis::Value) -> Value {
+    match value {
+        redis::Value::Int(number) => json!(number),
+        redis::Value::BulkString(bytes) => json!(String::from_utf8_lossy(&bytes)),
+        redis::Value::SimpleString(text) => json!(text),
+        redis::Value::Okay => json!("OK"),
+        redis::Value::Array(values) => values.into_iter().map(as_json).collect(),
+        _ => Value::Null,
+    }
+}
