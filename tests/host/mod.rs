@@ -99,7 +99,7 @@ pub(crate) struct Host {
     pub(crate) configuration: Vec<u8>,
     pub(crate) now_ns: u64,
     pub(crate) tick_ms: u32,
-    /// A callback of the stream is under way.
+    /// A callback of the stream or of a callout is under way.
     pub(crate) delivering: bool,
     /// Until the next tick; a clock that is set doesn't change it.
     pub(crate) tick_in_ns: u64,
@@ -395,6 +395,7 @@ impl Host {
 
     pub(crate) fn call_out(&mut self, cluster: &[u8], headers: &[u8], body: &[u8], timeout_ms: u32) -> Result<u32, u32> {
         assert_eq!(self.effective, self.root, "a callout of a request would end with it");
+        assert!(!self.delivering, "it would be given the connection of the callout that has just ended");
         if cluster != b"weir-redis" {
             return Err(BAD_ARGUMENT);
         }

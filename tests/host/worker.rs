@@ -73,7 +73,7 @@ impl<V: Vm> Worker<V> {
     pub(crate) fn enter(&mut self, export: &str, context: u32, arguments: &[u32]) -> u32 {
         self.vm.host(|host| {
             host.effective = context;
-            host.delivering = export.starts_with("proxy_on_grpc");
+            host.delivering = export.starts_with("proxy_on_grpc") || export == "proxy_on_http_call_response";
         });
         let result = self.vm.call(export, &[&[context], arguments].concat());
         let effects = self.vm.host(|host| {

@@ -22,13 +22,19 @@ fn resp(reply: &[u8]) -> Vec<u8> {
     [b"+OK\r\n", reply].concat()
 }
 
+/// Webdis's answer with a reply of integers.
+fn json(reply: &[u8]) -> Vec<u8> {
+    let integers: Vec<&str> = std::str::from_utf8(reply).unwrap().split("\r\n:").skip(1).map(str::trim).collect();
+    format!(r#"{{"EVALSHA":[{}]}}"#, integers.join(",")).into_bytes()
+}
+
 fn bodies<V: Vm>(worker: &mut Worker<V>) -> Vec<String> {
     worker.vm.host(|host| host.callouts.iter().map(|call| String::from_utf8_lossy(&call.body).into_owned()).collect())
 }
 
 pub(crate) fn a_request_waits_for_its_callout_and_is_let_in<V: Vm>() {
     let answers =
-        [("redis-call", resp(&allowed())), ("webdis", allowed()), ("upstash", br#"{"result":[1,2,0,600]}"#.to_vec())];
+        [("redis-call", resp(&allowed())), ("webdis", json(&allowed())), ("upstash", br#"{"result":[1,2,0,600]}"#.to_vec())];
     for (transport, answer) in answers {
         let mut worker: Worker<V> = Worker::start(&by(transport, ""));
         let id = worker.request_of("acme");
@@ -46,7 +52,7 @@ pub(crate) fn a_request_waits_for_its_callout_and_is_let_in<V: Vm>() {
     let mut worker: Worker<V> = Worker::start(&by("webdis", ""));
     let id = worker.request_of("acme");
     worker.turn();
-    worker.call_back(Some((200, &denied())));
+    worker.call_back(Some((200, &json(&denied()))));
     assert_eq!((worker.status(id), value(&answer(&mut worker, id).headers, "retry-after")), (429, Some("2")));
 }
 
@@ -67,6 +73,7 @@ pub(crate) fn a_script_that_a_server_does_not_know_is_brought_along<V: Vm>() {
     let id = worker.request_of("acme");
     worker.turn();
     worker.call_back(Some((200, &resp(NOSCRIPT))));
+    worker.turn();
     let body = worker.vm.host(|host| host.callouts[0].body.clone());
     let verbs: Vec<String> = commands(&body).iter().map(|words| words[0].clone()).collect();
     assert_eq!(verbs, ["AUTH", "EVAL"]);
@@ -98,8 +105,8 @@ pub(crate) fn a_request_that_is_over_is_not_acted_for_and_its_answer_counts<V: V
     let here = worker.request_of("here");
     worker.over_in_vm(gone);
     worker.turn();
-    worker.call_back(Some((200, &denied())));
-    worker.call_back(Some((200, &allowed())));
+    worker.call_back(Some((200, &json(&denied()))));
+    worker.call_back(Some((200, &json(&allowed()))));
     assert_eq!((worker.status(gone), worker.status(here)), (0, 200));
     assert_eq!(worker.vm.host(|host| host.metric("weir.store.pending")), 0);
 }
@@ -111,7 +118,7 @@ pub(crate) fn a_callout_that_never_ends_is_timed_out<V: Vm>() {
     assert_eq!(worker.status(id), 0);
     worker.pass_ms(15);
     assert_eq!(worker.status(id), 503);
-    worker.call_back(Some((200, &allowed())));
+    worker.call_back(Some((200, &json(&allowed()))));
     assert_eq!(worker.status(id), 503, "its late answer changes nothing");
     assert_eq!(worker.vm.host(|host| host.metric("weir.store.timeouts")), 1);
 }
@@ -127,10 +134,10 @@ pub(crate) fn a_server_that_is_away_is_looked_for_and_found<V: Vm>() {
     assert_eq!((worker.status(unasked), bodies(&mut worker).len()), (503, 0), "the breaker is open");
     worker.pass_ms(40);
     assert!(bodies(&mut worker)[0].contains("rl%3Agreeting"), "{:?}", bodies(&mut worker));
-    worker.call_back(Some((200, &allowed())));
+    worker.call_back(Some((200, &json(&allowed()))));
     let asked = worker.request_of("asked");
     worker.turn();
-    worker.call_back(Some((200, &allowed())));
+    worker.call_back(Some((200, &json(&allowed()))));
     assert_eq!(worker.status(asked), 200);
     let told: Vec<String> = worker.vm.host(|host| host.logs.clone());
     assert!(told[0].contains("HTTP status 503") && told[1].contains("Redis answers"), "{told:?}");
@@ -161,8 +168,9 @@ pub(crate) fn the_password_is_in_the_environment<V: Vm>() {
 pub(crate) fn every_request_ends_once_whatever_a_server_says<V: Vm>() {
     let body = prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..40),
-        Just(allowed()),
-        Just(denied()),
+        Just(resp(&allowed())),
+        Just(json(&denied())),
+        Just(resp(NOSCRIPT)),
         Just(NOSCRIPT.to_vec()),
         Just(br#"{"result":[1,2,0,600]}"#.to_vec()),
         Just(br#"{"error":"ERR x"}"#.to_vec()),

@@ -4,6 +4,9 @@
 //! end; nothing is sent twice, but for a call that Redis answered with NOSCRIPT; at most [`MAX_WAITING`] calls wait. An answer that
 //! comes after the deadline is nobody's.
 //!
+//! Nothing goes out in the callback of an answer, but in the next turn: a callout that was made there would be given the connection of
+//! the one that has just ended, which is half closed.
+//!
 //! While the breaker is open, a greeting goes out now and then, a call that charges nothing. Its reply closes the breaker, so that
 //! Redis is used again as soon as it can be.
 
@@ -90,8 +93,7 @@ impl Callouts {
             } else {
                 self.pending = self.pending.saturating_add(batch.len());
                 batch.iter().for_each(|_| out.push(Effect::Count(Counter::Request)));
-                self.queued.push_back(Batch { what: What::BySha(batch), since_us: now_us });
-                out.push(Effect::Wake);
+                self.queue(Batch { what: What::BySha(batch), since_us: now_us }, out);
             }
         }
     }
@@ -103,7 +105,7 @@ impl Callouts {
     pub(super) fn fetch(&mut self, rule: RuleId, command: Vec<u8>, now_us: u64, out: &mut Vec<Effect>) -> bool {
         let can = self.can_fetch();
         if can {
-            self.dispatch(Batch { what: What::Page(rule, command), since_us: now_us }, now_us, out);
+            self.queue(Batch { what: What::Page(rule, command), since_us: now_us }, out);
         }
         can
     }
@@ -177,7 +179,7 @@ impl Callouts {
                 if !unknown.is_empty() {
                     unknown.iter().for_each(|_| out.push(Effect::Count(Counter::Noscript)));
                     let calls = unknown.into_iter().map(|(pending, _)| pending).collect();
-                    self.dispatch(Batch { what: What::WithScript(calls), ..batch }, now_us, out);
+                    self.queue(Batch { what: What::WithScript(calls), ..batch }, out);
                 }
             }
             (Ok(replies), What::WithScript(calls)) => self.settle(calls.into_iter().zip(replies).collect(), now_us, out),
@@ -187,6 +189,12 @@ impl Callouts {
     /// Microseconds until the deadline of what has begun then.
     fn left_us(&self, since_us: u64, now_us: u64) -> u64 {
         since_us.saturating_add(self.timeout_us).saturating_sub(now_us)
+    }
+
+    /// Puts a batch in line for the next poll.
+    fn queue(&mut self, batch: Batch, out: &mut Vec<Effect>) {
+        self.queued.push_back(batch);
+        out.push(Effect::Wake);
     }
 
     /// Wants a batch sent, unless its time is up.

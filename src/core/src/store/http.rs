@@ -3,8 +3,8 @@
 //! - `redis-call`: the body is RESP, and the cluster passes it on as raw TCP. With a password, each begins with AUTH.
 //! - Upstash: `POST /` with a command as a JSON array, `POST /pipeline` with several; `{"result":…}` or `{"error":…}` for each
 //!   (<https://upstash.com/docs/redis/features/restapi>).
-//! - Webdis: `POST /` with a command's words between slashes, percent-encoded; with `.raw` behind them the answer is RESP
-//!   (<https://github.com/nicolasff/webdis>).
+//! - Webdis: `POST /` with a command's words between slashes, percent-encoded; `{"COMMAND":…}`, an error as `[false,"text"]`
+//!   (<https://github.com/nicolasff/webdis>). Its `.raw` form is no RESP: integers come as texts there.
 
 use super::call::bulk;
 use super::{Failure, Reply, decimal, resp};
@@ -109,7 +109,7 @@ impl Wire {
                     }
                     body.extend(percent_encode(word, NON_ALPHANUMERIC));
                 }
-                (self.path.clone(), (body + ".raw").into_bytes())
+                (self.path.clone(), body.into_bytes())
             }
         };
         headers.push((":path", path));
@@ -128,6 +128,7 @@ impl Wire {
         let (status, body) = reply.ok_or(Failure::Disconnected)?;
         let replies = match (self.transport, status) {
             (Transport::Upstash, _) => upstash(status, body)?,
+            (Transport::Webdis, 200) => vec![webdis(body).ok_or(Failure::BadReply("not Webdis's JSON"))?],
             (_, 200) => resp::replies(body)?,
             (_, status) => return Err(Failure::Status(status)),
         };
@@ -149,9 +150,22 @@ impl Wire {
     }
 }
 
+fn webdis(body: &[u8]) -> Option<Reply> {
+    let Ok(Value::Object(answer)) = serde_json::from_slice(body) else { return None };
+    let result = answer.values().next().filter(|_| answer.len() == 1)?;
+    Some(match result.as_array().map(Vec::as_slice) {
+        Some([Value::Bool(false), Value::String(text)]) => error(text),
+        _ => result_of(result),
+    })
+}
+
+fn error(text: &str) -> Reply {
+    Reply::Error(resp::printable(text.as_bytes()))
+}
+
 fn upstash(status: u16, body: &[u8]) -> Result<Vec<Reply>, Failure> {
     let one = |value: &Value| match (value.get("error"), value.get("result")) {
-        (Some(error), _) => Some(Reply::Error(resp::printable(error.as_str().unwrap_or_default().as_bytes()))),
+        (Some(told), _) => Some(error(told.as_str().unwrap_or_default())),
         (None, Some(result)) => Some(result_of(result)),
         (None, None) => None,
     };

@@ -5,6 +5,7 @@ use crate::store::{HttpCall, LimitCall, Ticket};
 
 const ALLOWED: &[u8] = b"*4\r\n:1\r\n:2\r\n:0\r\n:600\r\n";
 const DENIED: &[u8] = b"*4\r\n:0\r\n:0\r\n:600\r\n:1800\r\n";
+const JSON: &[u8] = br#"{"EVALSHA":[1,2,0,600]}"#;
 const NOSCRIPT: &[u8] = b"-NOSCRIPT No matching script.\r\n";
 
 /// Callouts with a clock and somebody who makes them.
@@ -20,6 +21,8 @@ struct World {
     told: Vec<String>,
     /// Whether callouts can be made.
     reachable: bool,
+    /// The event is a callout's answer.
+    answering: bool,
 }
 
 impl World {
@@ -34,16 +37,27 @@ impl World {
             pages: Vec::new(),
             told: Vec::new(),
             reachable: true,
+            answering: false,
         }
     }
 
+    /// An event, and the turn that it asks for.
     fn event(&mut self, event: impl FnOnce(&mut Callouts, u64, &mut Vec<Effect>)) {
         let mut out = Vec::new();
         event(&mut self.callouts, self.now_us, &mut out);
+        assert!(
+            !self.answering || !out.iter().any(|effect| matches!(effect, Effect::Dispatch(_))),
+            "in an answer's callback"
+        );
+        self.answering = false;
         let mut todo = VecDeque::from(out);
         while let Some(effect) = todo.pop_front() {
             match effect {
-                Effect::Wake => {}
+                Effect::Wake => {
+                    let mut more = Vec::new();
+                    self.callouts.poll(self.now_us, &mut more);
+                    todo.extend(more);
+                }
                 Effect::Dispatch(call) => {
                     self.numbers += 1;
                     let number = self.reachable.then_some(self.numbers);
@@ -75,12 +89,12 @@ impl World {
         };
         let calls = (0..calls).map(pending).collect();
         self.event(|callouts, now, out| callouts.ask(calls, now, out));
-        self.event(Callouts::poll);
     }
 
     /// The oldest callout ends with this.
     fn answer(&mut self, reply: HttpReply<'_>) {
         let (number, _) = self.made.remove(0);
+        self.answering = true;
         self.event(|callouts, now, out| callouts.answered(number, reply, now, out));
     }
 
@@ -138,8 +152,8 @@ fn webdis_is_asked_by_a_callout_for_each_call() {
     let mut world = World::new("webdis");
     world.ask(1, 2);
     assert_eq!(world.made.len(), 2);
-    world.answer(Some((200, ALLOWED)));
-    world.answer(Some((200, DENIED)));
+    world.answer(Some((200, JSON)));
+    world.answer(Some((200, JSON)));
     assert_eq!(world.take_done().len(), 2);
 }
 
@@ -241,7 +255,7 @@ fn no_more_calls_wait_than_can() {
     assert!(world.take_done().is_empty());
     world.ask(most, 1);
     assert_eq!(world.take_done(), [((most, 0), Err(Failure::Overloaded))]);
-    world.answer(Some((200, ALLOWED)));
+    world.answer(Some((200, JSON)));
     world.ask(most, 1);
     assert_eq!(world.take_done(), [((0, 0), Ok(Outcome::Allowed))]);
     world.pass_ms(50);
