@@ -9,6 +9,7 @@
     reason = "a test fails by a panic"
 )]
 
+#[allow(dead_code, reason = "each test binary uses a part of it")]
 #[path = "../servers/mod.rs"]
 mod servers;
 

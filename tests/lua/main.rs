@@ -17,7 +17,8 @@ mod differential;
 mod engines;
 mod shipped;
 
-use engines::{Cluster, Engine, Valkey};
+use engines::{Engine, Valkey};
+use servers::redis_cluster::Cluster;
 use servers::redis_server::Redis;
 
 /// A test of each of these functions in each engine; they take the engine and a hash tag for their keys.
