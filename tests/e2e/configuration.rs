@@ -29,7 +29,7 @@ fn a_bad_one_stops_the_start_with_a_line_for_each_fault() {
     let _machine = beside_others();
     let bad = r#"{"store":{"clutser":"c"},"rules":[{"name":"Per Key","key":["ip"],"limits":["0/s"],"on_eror":"deny"}]}"#;
     let lines = [
-        r#"store.clutser: "c": unknown field (did you mean "cluster"?); allowed: transport, cluster, timeout, key_prefix, scope, breaker"#,
+        r#"store.clutser: unknown field (did you mean "cluster"?); allowed: transport, cluster, timeout, key_prefix, scope, path, authority, auth, breaker"#,
         "store.cluster: missing; the name of the Envoy cluster that leads to Redis is wanted",
         r#"rules[0].name: "Per Key": 1 to 64 of a-z, 0-9, _ and - are wanted"#,
         r#"rules[0].limits[0]: "0/s": a count of 0 would deny every request; allowed: 1 to 9007199254740991"#,
