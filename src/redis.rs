@@ -6,7 +6,7 @@ use crate::slots::NEVER_WRITTEN;
 use std::cell::{Cell, RefCell};
 use weir_core::config::Store;
 use weir_core::rules::Rules;
-use weir_core::store::{Away, Client, Journal, Overrides};
+use weir_core::store::{Away, Client, Effect, Journal, Overrides};
 
 /// How often a number is tried to be drawn, against other workers that draw theirs.
 const DRAWS: usize = 1000;
@@ -18,13 +18,13 @@ pub(crate) struct Redis {
     /// Commands that the next turn sends as one message: a message costs the host several times what a command does.
     pub(crate) outbox: RefCell<Vec<u8>>,
     /// What is put in here wakes this worker.
-    pub(crate) queue: Option<u32>,
+    queue: Option<u32>,
     /// A turn has been asked for and hasn't come yet.
     pub(crate) waking: Cell<bool>,
     pub(crate) held: RefCell<Held>,
     pub(crate) overrides: RefCell<Overrides>,
     pub(crate) journal: RefCell<Journal>,
-    pub(crate) tick_ms: Cell<u32>,
+    tick_ms: Cell<u32>,
 }
 
 impl Redis {
@@ -41,6 +41,13 @@ impl Redis {
             journal: RefCell::default(),
             tick_ms: Cell::new(0),
         }
+    }
+
+    /// Tells the client what has happened; what it wants.
+    pub(crate) fn tell(&self, what: impl FnOnce(&mut Client, &mut Vec<Effect>)) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        what(&mut self.client.borrow_mut(), &mut effects);
+        effects
     }
 
     pub(crate) fn tell_away(&self, away: Option<Away>) {

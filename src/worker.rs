@@ -237,16 +237,14 @@ impl Worker {
 
     /// Tells Redis's client what has happened, and does what it wants.
     fn tell(&self, redis: &Redis, now: Now, what: impl FnOnce(&mut Client, &mut Vec<Effect>)) {
-        let mut effects = Vec::new();
-        what(&mut redis.client.borrow_mut(), &mut effects);
+        let effects = redis.tell(what);
         self.perform(redis, effects, now, &mut |ticket, result| self.settle(ticket, result));
     }
 
     /// Asks Redis for a request in its own callback. The flow comes back where that was answered at once.
     fn ask(&self, id: u32, mut flow: Flow, calls: Vec<Call>, now: Now) -> Option<Flow> {
         let Some(redis) = &self.redis else { return Some(flow) };
-        let mut effects = Vec::new();
-        redis.client.borrow_mut().ask(id, calls, now.us, &mut effects);
+        let effects = redis.tell(|client, out| client.ask(id, calls, now.us, out));
         let mut settled = false;
         self.perform(redis, effects, now, &mut |ticket, result| {
             if ticket.request == id {
@@ -273,15 +271,12 @@ impl Worker {
                 Effect::Open => {
                     redis.outbox.borrow_mut().clear();
                     redis.stream.set(host::open_stream(&redis.cluster));
-                    let mut more = Vec::new();
-                    redis.client.borrow_mut().opened(redis.stream.get().is_some(), now.us, &mut more);
-                    todo.extend(more);
+                    let open = redis.stream.get().is_some();
+                    todo.extend(redis.tell(|client, out| client.opened(open, now.us, out)));
                 }
                 Effect::Dispatch(call) => {
                     let callout = host::call_out(&redis.cluster, &call);
-                    let mut more = Vec::new();
-                    redis.client.borrow_mut().dispatched(callout, now.us, &mut more);
-                    todo.extend(more);
+                    todo.extend(redis.tell(|client, out| client.dispatched(callout, now.us, out)));
                 }
                 Effect::Send(bytes) => redis.outbox.borrow_mut().extend(bytes),
                 Effect::Reset => {
@@ -297,11 +292,11 @@ impl Worker {
                 }
                 Effect::Page { rule, reply } => {
                     if let Some(command) = self.page(redis, rule, reply, now) {
-                        let mut more = Vec::new();
-                        if !redis.client.borrow_mut().fetch(rule, command, now.us, &mut more) {
-                            more.push(Effect::Page { rule, reply: Err(Failure::Disconnected) });
-                        }
-                        todo.extend(more);
+                        todo.extend(redis.tell(|client, out| {
+                            if !client.fetch(rule, command, now.us, out) {
+                                out.push(Effect::Page { rule, reply: Err(Failure::Disconnected) });
+                            }
+                        }));
                     }
                 }
                 Effect::Connected => {

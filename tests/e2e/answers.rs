@@ -4,7 +4,7 @@ use crate::servers::envoy_server::{Envoy, Setup};
 use crate::servers::http_client::{Client, Response};
 use crate::servers::redis_server::Redis;
 use crate::servers::{listen, until};
-use crate::{beside_others, with_store};
+use crate::{beside_others, servers, with_store};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
@@ -155,13 +155,8 @@ fn upstream() -> u16 {
 
 /// Answers a request; `None` at the connection's end.
 fn serve(stream: &mut BufReader<TcpStream>) -> Option<()> {
-    let (mut line, mut upgrades) = (String::new(), false);
-    while line != "\r\n" {
-        line.clear();
-        stream.read_line(&mut line).ok().filter(|read| *read > 0)?;
-        upgrades |= line.starts_with("upgrade:");
-    }
-    if !upgrades {
+    let lines = servers::head(stream)?;
+    if servers::field(&lines, "upgrade").is_none() {
         return stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").ok();
     }
     stream

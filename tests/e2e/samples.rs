@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// What each sample's rule says: `60/min burst 5`.
-const BURST: [u16; 7] = [200, 200, 200, 200, 200, 429, 429];
+pub(crate) const BURST: [u16; 7] = [200, 200, 200, 200, 200, 429, 429];
 
 #[test]
 fn the_quickstart_limits() {

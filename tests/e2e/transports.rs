@@ -1,6 +1,7 @@
 //! Redis wherever it is: each file of `envoy/` with the real thing behind it.
 
 use crate::beside_others;
+use crate::samples::BURST;
 use crate::servers::envoy_server::{Envoy, Setup};
 use crate::servers::redis_cluster::Cluster;
 use crate::servers::redis_server::Redis;
@@ -9,9 +10,6 @@ use crate::servers::{free_port, until, upstash};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
-
-/// What each sample's rule says: `60/min burst 5`.
-const BURST: [u16; 7] = [200, 200, 200, 200, 200, 429, 429];
 
 /// That Redis decides: a burst, and bytes of any kind in keys.
 fn assert_redis_decides(envoy: &Envoy, what: &str) {
@@ -97,7 +95,7 @@ fn a_password_and_an_acl_user_open_redis_and_a_wrong_one_is_told_at_once() {
             redis.run(&["FLUSHALL"]);
         }
     }
-    for setup in [sample("wrong"), as_callouts(sample("wrong"))] {
+    for setup in [sample("not-the-one"), as_callouts(sample("not-the-one"))] {
         let envoy = setup.start();
         let start = Instant::now();
         assert_eq!(envoy.statuses("a", 7), BURST);
@@ -105,7 +103,7 @@ fn a_password_and_an_acl_user_open_redis_and_a_wrong_one_is_told_at_once() {
         assert!(envoy.accesses(1)[0].ends_with("source=local"));
         let told = || envoy.log().contains("WRONGPASS").then_some(());
         until(Duration::from_secs(5), told, || format!("the log says why:\n{}", envoy.log()));
-        assert!(!envoy.log().contains("wrong\""), "and not the password");
+        assert!(!envoy.log().contains("not-the-one"), "and not the password");
     }
     let (status, log) = Setup::sample("redis-auth.yaml").with_redis(redis.port).refused();
     assert!(!status.success() && log.contains("store.auth.env: REDIS_AUTH isn't set"), "{log}");

@@ -1,10 +1,10 @@
 //! What clients get through to: requests with bodies, and responses with headers of the upstream's own.
 
 use crate::servers::envoy_server::{Envoy, Setup};
-use crate::servers::listen;
 use crate::servers::redis_server::Redis;
+use crate::servers::{field, head, listen};
 use crate::{beside_others, with_store};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
@@ -33,14 +33,8 @@ impl Upstream {
 
 /// Takes a request and answers it; `None` at the connection's end.
 fn answer(connection: &mut BufReader<TcpStream>, seen: &AtomicUsize) -> Option<()> {
-    let (mut line, mut size) = (String::new(), 0);
-    while line != "\r\n" {
-        line.clear();
-        connection.read_line(&mut line).ok().filter(|read| *read > 0)?;
-        if let Some(value) = line.strip_prefix("content-length: ") {
-            size = value.trim().parse().ok()?;
-        }
-    }
+    let lines = head(connection)?;
+    let size = field(&lines, "content-length").map_or(Some(0), |value| value.parse().ok())?;
     seen.fetch_add(1, Ordering::Relaxed);
     let taken = std::io::copy(&mut connection.take(size), &mut std::io::sink()).ok()?.to_string();
     let own = "RateLimit-Limit: 1000\r\nratelimit-remaining: 999\r\nX-RateLimit-Limit: 1000\r\nx-ratelimit-limit: 2000\r\nRateLimit: own\r\n";

@@ -8,7 +8,7 @@ pub(crate) mod redis_server;
 pub(crate) mod upstash;
 pub(crate) mod webdis;
 
-use std::io::BufReader;
+use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -46,6 +46,25 @@ pub(crate) fn listen(serve: impl Fn(&mut BufReader<TcpStream>) -> Option<()> + C
         }
     });
     port
+}
+
+/// The lines of the head of an HTTP message; `None` at the connection's end.
+pub(crate) fn head(connection: &mut impl BufRead) -> Option<Vec<String>> {
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        connection.read_line(&mut line).ok().filter(|read| *read > 0)?;
+        match line.trim_end() {
+            "" => return Some(lines),
+            line => lines.push(line.to_owned()),
+        }
+    }
+}
+
+/// The value of a header in these lines, by its lower-case name.
+pub(crate) fn field<'l>(lines: &'l [String], name: &str) -> Option<&'l str> {
+    let mut fields = lines.iter().filter_map(|line| line.split_once(": "));
+    fields.find(|(given, _)| given.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
 /// Polls until `happened` gives something; panics with what `otherwise` says where it takes longer than `limit`.

@@ -5,7 +5,7 @@ use super::{free_port, until};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A Redis Cluster of three nodes, without replicas.
+/// A Redis Cluster of three nodes, without replicas but those that are added.
 pub(crate) struct Cluster {
     nodes: Vec<Redis>,
     /// The first node's port for the others.

@@ -1,9 +1,9 @@
 //! Upstash's REST protocol before a real Redis, as it is documented: `POST /` with a command as a JSON array, `POST /pipeline` with
 //! several, a bearer token (<https://upstash.com/docs/redis/features/restapi>).
 
-use super::listen;
+use super::{field, head, listen};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
 
 pub(crate) const TOKEN: &str = "t0ken";
@@ -15,26 +15,13 @@ pub(crate) fn serve(redis_port: u16) -> u16 {
 
 /// Answers a request. `None` where there is none any more.
 fn answer(connection: &mut BufReader<TcpStream>, redis_port: u16) -> Option<()> {
-    let mut lines = Vec::new();
-    loop {
-        let mut line = String::new();
-        if connection.read_line(&mut line).ok()? == 0 {
-            return None;
-        }
-        match line.trim_end() {
-            "" => break,
-            line => lines.push(line.to_owned()),
-        }
-    }
-    let header = |name: &str| {
-        lines.iter().find_map(|line| line.split_once(": ").filter(|(given, _)| given.eq_ignore_ascii_case(name)))
-    };
-    let size = header("content-length").map_or(0, |(_, value)| value.parse().unwrap());
+    let lines = head(connection)?;
+    let size = field(&lines, "content-length").map_or(0, |value| value.parse().unwrap());
     let mut body = vec![0; size];
     connection.read_exact(&mut body).ok()?;
     let path = lines[0].split(' ').nth(1)?;
     let (status, answer) = match serde_json::from_slice(&body) {
-        _ if header("authorization").map(|(_, value)| value) != Some(&format!("Bearer {TOKEN}")) => {
+        _ if field(&lines, "authorization") != Some(&format!("Bearer {TOKEN}")) => {
             (401, json!({"error": "WRONGPASS invalid or missing auth token"}))
         }
         Ok(Value::Array(commands)) if path == "/pipeline" => {
@@ -47,8 +34,9 @@ fn answer(connection: &mut BufReader<TcpStream>, redis_port: u16) -> Option<()> 
         _ => (400, json!({"error": "ERR failed to parse command"})),
     };
     let body = answer.to_string();
-    let head = format!("HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
-    connection.get_mut().write_all(format!("{head}{body}").as_bytes()).ok()
+    let answered =
+        format!("HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+    connection.get_mut().write_all(format!("{answered}{body}").as_bytes()).ok()
 }
 
 fn run(command: &Value, redis_port: u16) -> Result<Value, Value> {

@@ -63,11 +63,7 @@ pub(super) fn auth(r: &mut Reader, item: &Item<'_>, transport: Option<Transport>
     match (o.get("env"), o.get("value")) {
         (Some(item), None) => {
             let wanted = "the name of a variable in the VM's environment is wanted";
-            let name = r.text(&item, wanted)?;
-            let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
-            if !(1..=200).contains(&name.len()) || !name.bytes().all(allowed) {
-                return r.fault(&item, wanted);
-            }
+            let name = r.word(&item, 200, |b| b.is_ascii_alphanumeric() || b == b'_', wanted)?;
             Some(Auth::Env(name.to_owned()))
         }
         (None, Some(item)) => {

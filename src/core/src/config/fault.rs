@@ -75,11 +75,12 @@ fn is_empty(value: &Value) -> bool {
 
 /// Whether a secret may stand there, or would if a name weren't misspelt.
 fn may_be_secret(path: &str) -> bool {
+    const SECRETS: [&str; 4] = ["auth", "password", "secret", "token"];
     const HARMLESS: [&str; 6] = ["transport", "timeout", "key_prefix", "scope", "breaker", "path"];
     let (top, below) = path.split_once('.').unwrap_or((path, ""));
     let first = below.split('.').next().unwrap_or_default();
-    let named = ["auth", "password", "secret", "token"].iter().any(|name| path.rsplit('.').next() == Some(name));
-    named || (top == "store" && !HARMLESS.contains(&first))
+    let last = path.rsplit('.').next().unwrap_or_default();
+    SECRETS.contains(&last) || (top == "store" && !HARMLESS.contains(&first))
 }
 
 /// A value as compact JSON (which has no line breaks), cut where it is long.

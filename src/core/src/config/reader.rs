@@ -109,6 +109,18 @@ impl Reader {
         }
     }
 
+    /// The value as text of one to `most` bytes, all of them `allowed`.
+    pub(crate) fn word<'v>(
+        &mut self,
+        item: &Item<'v>,
+        most: usize,
+        allowed: impl Fn(u8) -> bool,
+        wanted: &str,
+    ) -> Option<&'v str> {
+        let text = self.text(item, wanted)?;
+        if (1..=most).contains(&text.len()) && text.bytes().all(allowed) { Some(text) } else { self.fault(item, wanted) }
+    }
+
     /// The value as a list of one to `most` items.
     pub(crate) fn list<'v>(&mut self, item: &Item<'v>, most: usize, wanted: &str) -> Option<Vec<Item<'v>>> {
         match item.value {

@@ -114,12 +114,8 @@ fn rule(r: &mut Reader, item: &Item<'_>, usual: &Rc<Response>) -> Option<RuleCon
 
 fn rule_name(r: &mut Reader, item: &Item<'_>) -> Option<String> {
     let wanted = "1 to 64 of a-z, 0-9, _ and - are wanted";
-    let text = r.text(item, wanted)?;
     let allowed = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
-    if !(1..=64).contains(&text.len()) || !text.bytes().all(allowed) {
-        return r.fault(item, wanted);
-    }
-    Some(text.to_owned())
+    r.word(item, 64, allowed, wanted).map(str::to_owned)
 }
 
 fn mode(r: &mut Reader, item: &Item<'_>) -> Option<Mode> {

@@ -70,33 +70,24 @@ fn breaker(r: &mut Reader, item: &Item<'_>, usual: Breaker) -> Option<Breaker> {
 fn key_prefix(r: &mut Reader, item: &Item<'_>) -> Option<String> {
     // No braces: the first pair in a Redis key is its hash tag.
     let wanted = "1 to 32 of A-Z, a-z, 0-9, _, -, . and : are wanted";
-    let text = r.text(item, wanted)?;
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':');
-    if !(1..=32).contains(&text.len()) || !text.bytes().all(allowed) {
-        return r.fault(item, wanted);
-    }
-    Some(text.to_owned())
+    r.word(item, 32, allowed, wanted).map(str::to_owned)
 }
 
 /// The path before that of a call; it ends with a slash.
 fn base_path(r: &mut Reader, item: &Item<'_>) -> Option<String> {
     let wanted = "a path is wanted that begins with / and has no query, of 200 printable ASCII characters at most";
-    let text = r.text(item, wanted)?;
-    let allowed = |b: u8| b.is_ascii_graphic() && !matches!(b, b'?' | b'#');
-    if !text.starts_with('/') || text.len() > 200 || !text.bytes().all(allowed) {
+    let path = r.word(item, 200, |b| b.is_ascii_graphic() && !matches!(b, b'?' | b'#'), wanted)?;
+    if !path.starts_with('/') {
         return r.fault(item, wanted);
     }
-    Some(format!("{}/", text.trim_end_matches('/')))
+    Some(format!("{}/", path.trim_end_matches('/')))
 }
 
 fn host(r: &mut Reader, item: &Item<'_>) -> Option<String> {
     let wanted = "a host is wanted, maybe with a port, such as eu1-example.upstash.io";
-    let text = r.text(item, wanted)?;
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':' | b'[' | b']');
-    if !(1..=255).contains(&text.len()) || !text.bytes().all(allowed) {
-        return r.fault(item, wanted);
-    }
-    Some(text.to_owned())
+    r.word(item, 255, allowed, wanted).map(str::to_owned)
 }
 
 fn name_text(r: &mut Reader, item: &Item<'_>, wanted: &str) -> Option<String> {

@@ -54,6 +54,12 @@ impl Call {
         Call::new(&[LimitCall { key: format!("{key_prefix}:greeting").into_bytes(), limit: &limit, cost: 0 }])
     }
 
+    /// Whether this reply to it shows that the store is there, and does what it should: a script that it doesn't know it gets with the
+    /// next call.
+    pub(super) fn is_answered_by(&self, reply: Reply) -> bool {
+        reply.is_noscript() || verdicts(reply, self.limits).is_ok()
+    }
+
     /// How many limits it is for.
     pub fn limits(&self) -> usize {
         self.limits
@@ -71,9 +77,7 @@ impl Call {
 
     fn command(&self, verb: &[u8], script: &str) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.tail.len().saturating_add(script.len()).saturating_add(48));
-        out.push(b'*');
-        decimal(&mut out, self.words.saturating_add(2));
-        out.extend(b"\r\n");
+        array(&mut out, self.words.saturating_add(2));
         bulk(&mut out, verb);
         bulk(&mut out, script.as_bytes());
         out.extend(&self.tail);
@@ -86,11 +90,7 @@ impl Call {
 /// # Errors
 /// Anything that isn't wholly as the script writes it is a failure of the store: never a denial, never an admission.
 pub fn verdicts(reply: Reply, limits: usize) -> Result<Vec<Verdict>, Failure> {
-    let integers = match reply {
-        Reply::Integers(integers) => integers,
-        Reply::Error(text) => return Err(Failure::Error(text)),
-        Reply::Texts(_) | Reply::Status(_) | Reply::Other => return Err(Failure::BadReply("not an array of integers")),
-    };
+    let Reply::Integers(integers) = reply.checked()? else { return Err(Failure::BadReply("not an array of integers")) };
     if Some(integers.len()) != limits.checked_mul(INTEGERS) {
         return Err(Failure::BadReply("not four integers for each limit"));
     }
@@ -113,7 +113,22 @@ fn verdict(integers: &[i64]) -> Option<Verdict> {
     Some(Verdict { outcome, remaining, reset_ms, delay_ms })
 }
 
-pub(super) fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
+/// The start of an array of so many words.
+fn array(out: &mut Vec<u8>, words: u64) {
+    out.push(b'*');
+    decimal(out, words);
+    out.extend(b"\r\n");
+}
+
+/// A command of these words.
+pub(super) fn command(words: &[&[u8]]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(words.iter().map(|word| word.len().saturating_add(16)).sum());
+    array(&mut out, u64::try_from(words.len()).unwrap_or(u64::MAX));
+    words.iter().for_each(|word| bulk(&mut out, word));
+    out
+}
+
+fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'$');
     decimal(out, u64::try_from(bytes.len()).unwrap_or(u64::MAX));
     out.extend(b"\r\n");
@@ -121,7 +136,7 @@ pub(super) fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(b"\r\n");
 }
 
-pub(super) fn number(out: &mut Vec<u8>, number: u64) {
+fn number(out: &mut Vec<u8>, number: u64) {
     bulk(out, digits(number, &mut [0; MAX_DIGITS]));
 }
 

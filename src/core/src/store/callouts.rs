@@ -149,30 +149,18 @@ impl Callouts {
             What::Greeting | What::Page(..) => 1,
             What::BySha(calls) | What::WithScript(calls) => calls.len(),
         };
-        match (self.wire.replies(reply, commands), batch.what) {
+        let replies = match self.wire.replies(reply, commands) {
+            Ok(replies) => replies,
             // The host's own timer may be first.
-            (Err(_), what) if self.left_us(batch.since_us, now_us) == 0 => {
-                self.end(Batch { what, ..batch }, &Failure::Timeout, now_us, out);
-            }
-            (Err(failure), what) => self.end(Batch { what, ..batch }, &failure, now_us, out),
-            (Ok(replies), What::Greeting) => {
-                let is_there = |reply: Reply| reply.is_noscript() || call::verdicts(reply, self.greeting.limits()).is_ok();
-                if replies.into_iter().all(is_there) {
-                    self.health.reached(out);
-                } else {
-                    self.greet_later(now_us);
-                }
-            }
-            (Ok(replies), What::Page(rule, _)) => {
-                for reply in replies {
-                    let reply = match reply {
-                        Reply::Error(text) => Err(Failure::Error(text)),
-                        reply => Ok(reply),
-                    };
-                    out.push(Effect::Page { rule, reply });
-                }
-            }
-            (Ok(replies), What::BySha(calls)) => {
+            Err(_) if self.left_us(batch.since_us, now_us) == 0 => return self.end(batch, &Failure::Timeout, now_us, out),
+            Err(failure) => return self.end(batch, &failure, now_us, out),
+        };
+        let mut replies = replies.into_iter();
+        match batch.what {
+            What::Greeting if replies.all(|reply| self.greeting.is_answered_by(reply)) => self.health.reached(out),
+            What::Greeting => self.greet_later(now_us),
+            What::Page(rule, _) => out.extend(replies.map(|reply| Effect::Page { rule, reply: reply.checked() })),
+            What::BySha(calls) => {
                 let (unknown, known): (Vec<_>, Vec<_>) =
                     calls.into_iter().zip(replies).partition(|(_, reply)| reply.is_noscript());
                 self.settle(known, now_us, out);
@@ -182,7 +170,7 @@ impl Callouts {
                     self.queue(Batch { what: What::WithScript(calls), ..batch }, out);
                 }
             }
-            (Ok(replies), What::WithScript(calls)) => self.settle(calls.into_iter().zip(replies).collect(), now_us, out),
+            What::WithScript(calls) => self.settle(calls.into_iter().zip(replies).collect(), now_us, out),
         }
     }
 

@@ -6,8 +6,8 @@
 //! - Webdis: `POST /` with a command's words between slashes, percent-encoded; `{"COMMAND":…}`, an error as `[false,"text"]`
 //!   (<https://github.com/nicolasff/webdis>). Its `.raw` form is no RESP: integers come as texts there.
 
-use super::call::bulk;
-use super::{Failure, Reply, decimal, resp};
+use super::call::command;
+use super::{Failure, Reply, resp};
 use crate::config::{Auth, Secret, Store, Transport};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -46,14 +46,8 @@ pub(super) struct Wire {
 
 /// The command that opens a Redis with a password.
 pub(super) fn auth(secret: &Secret) -> Vec<u8> {
-    let words = secret.words();
-    let mut out = b"*".to_vec();
-    decimal(&mut out, u64::try_from(words.len()).unwrap_or(u64::MAX).saturating_add(1));
-    out.extend(b"\r\n");
-    for word in std::iter::once("AUTH").chain(words) {
-        bulk(&mut out, word.as_bytes());
-    }
-    out
+    let words: Vec<&[u8]> = std::iter::once("AUTH").chain(secret.words()).map(str::as_bytes).collect();
+    command(&words)
 }
 
 /// What opens the store; the filter knows it from its environment by now.
@@ -102,14 +96,10 @@ impl Wire {
             }
             Transport::Webdis => {
                 headers.push(("content-type", "application/x-www-form-urlencoded".to_owned()));
-                let mut body = String::new();
-                for word in words(commands.first().map(Vec::as_slice).unwrap_or_default()) {
-                    if !body.is_empty() {
-                        body.push('/');
-                    }
-                    body.extend(percent_encode(word, NON_ALPHANUMERIC));
-                }
-                (self.path.clone(), body.into_bytes())
+                let words = commands.first().map(|command| words(command)).unwrap_or_default();
+                let escaped: Vec<String> =
+                    words.into_iter().map(|word| percent_encode(word, NON_ALPHANUMERIC).to_string()).collect();
+                (self.path.clone(), escaped.join("/").into_bytes())
             }
         };
         headers.push((":path", path));
@@ -134,10 +124,9 @@ impl Wire {
         };
         let mut replies = replies.into_iter();
         if self.transport == Transport::RedisCall && self.secret.is_some() {
-            match replies.next() {
-                Some(Reply::Status(_)) => {}
-                Some(Reply::Error(text)) => return Err(Failure::Error(text)),
-                _ => return Err(Failure::BadReply("not that of AUTH")),
+            let opened = replies.next().map(Reply::checked).transpose()?;
+            if !matches!(opened, Some(Reply::Status(_))) {
+                return Err(Failure::BadReply("not that of AUTH"));
             }
         }
         let replies: Vec<Reply> = replies.collect();

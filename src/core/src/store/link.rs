@@ -206,22 +206,16 @@ impl Link {
             Entry::Tombstone => return,
             Entry::Auth => {
                 // Whatever follows on this stream would be refused.
-                if let Reply::Error(text) = reply {
-                    self.health.disconnected(Failure::Error(text), out);
+                if let Err(failure) = reply.checked() {
+                    self.health.disconnected(failure, out);
                     self.give_up(now_us, out);
                 }
                 return;
             }
-            Entry::Page(rule) => {
-                let reply = match reply {
-                    Reply::Error(text) => Err(Failure::Error(text)),
-                    reply => Ok(reply),
-                };
-                return out.push(Effect::Page { rule, reply });
-            }
+            Entry::Page(rule) => return out.push(Effect::Page { rule, reply: reply.checked() }),
             Entry::Greeting => {
                 // Any other error (LOADING, NOAUTH) is what the calls get too; the breaker deals with it.
-                if reply.is_noscript() || call::verdicts(reply, self.greeting.limits()).is_ok() {
+                if self.greeting.is_answered_by(reply) {
                     self.greeted(out);
                 }
                 return;

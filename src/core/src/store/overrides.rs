@@ -1,7 +1,7 @@
 //! Reads the live overrides of rules from Redis: each rule's hash as often as it says, page by page, and no page too big.
 
-use super::call::{bulk, number};
-use super::{Failure, Reply, decimal, script};
+use super::call::command;
+use super::{Failure, Reply, script};
 use crate::rules::{MAX_LIVE, RuleId, Rules};
 
 /// How many fields a page has, about, and the most bytes of a field and of a value.
@@ -100,16 +100,9 @@ impl Overrides {
 
 impl Hash {
     fn command(&self, cursor: &[u8]) -> Vec<u8> {
-        let mut out = b"*".to_vec();
-        decimal(&mut out, 8);
-        out.extend(b"\r\n");
-        for word in [&b"EVAL"[..], script::OVERRIDES.as_bytes(), b"1", self.key.as_bytes(), cursor] {
-            bulk(&mut out, word);
-        }
-        for limit in [PAGE, LONGEST_FIELD, LONGEST_VALUE] {
-            number(&mut out, limit);
-        }
-        out
+        let [page, field, value] = [PAGE, LONGEST_FIELD, LONGEST_VALUE].map(|limit| limit.to_string());
+        let (script, key) = (script::OVERRIDES.as_bytes(), self.key.as_bytes());
+        command(&[b"EVAL", script, b"1", key, cursor, page.as_bytes(), field.as_bytes(), value.as_bytes()])
     }
 }
 

@@ -28,6 +28,14 @@ pub enum Reply {
 }
 
 impl Reply {
+    /// An error is a failure of the store.
+    pub(super) fn checked(self) -> Result<Reply, Failure> {
+        match self {
+            Reply::Error(text) => Err(Failure::Error(text)),
+            reply => Ok(reply),
+        }
+    }
+
     /// Whether Redis doesn't know the script that it was to run.
     pub(super) fn is_noscript(&self) -> bool {
         matches!(self, Reply::Error(text) if text.starts_with("NOSCRIPT"))

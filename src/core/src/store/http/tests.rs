@@ -14,12 +14,6 @@ const UPSTASH: &str = r#","transport":"upstash","path":"/redis","authority":"eu1
 const WEBDIS: &str = r#","transport":"webdis","auth":{"value":"user:pass"}"#;
 const CALL: &str = r#","transport":"redis-call""#;
 
-fn command(words: &[&[u8]]) -> Vec<u8> {
-    let mut out = format!("*{}\r\n", words.len()).into_bytes();
-    words.iter().for_each(|word| bulk(&mut out, word));
-    out
-}
-
 fn header<'c>(call: &'c HttpCall, name: &str) -> Option<&'c str> {
     call.headers.iter().find(|(given, _)| *given == name).map(|(_, value)| value.as_str())
 }
