@@ -20,7 +20,7 @@ struct Run {
 /// 600 connections that send requests as fast as they are answered.
 fn wrk(envoy: &Envoy, key: &str, seconds: u32) -> Command {
     let mut command = Command::new("wrk");
-    command.args(["-t2", &format!("-c{CONNECTIONS}"), &format!("-d{seconds}s"), "--timeout", "5s"]).args([
+    command.args(["-t2", &format!("-c{CONNECTIONS}"), &format!("-d{seconds}s"), "--timeout", "10s"]).args([
         "-H",
         &format!("x-api-key: {key}"),
         &format!("http://127.0.0.1:{}/", envoy.port),
@@ -65,40 +65,40 @@ fn assert_none_lost(envoy: &Envoy, requests: u64, counters: [&str; 2]) {
     );
 }
 
-fn with_timeout(rule: &str) -> String {
-    // So many connections on two cores wait for their turn longer than the usual 50 ms.
-    with_store(rule).replace(r#""weir-redis""#, r#""weir-redis","timeout":"2s""#)
+/// So many connections on two cores wait for their turn longer than the usual 50 ms.
+fn with_timeout(timeout: &str, rule: &str) -> String {
+    with_store(rule).replace(r#""weir-redis""#, &format!(r#""weir-redis","timeout":"{timeout}""#))
 }
 
 #[test]
 fn all_denied_and_none_lost() {
     let _machine = alone();
     let redis = Redis::start();
-    let envoy = Setup::redis(redis.port, &with_timeout(r#""limits":["1/d"]"#)).start();
+    let envoy = Setup::redis(redis.port, &with_timeout("10s", r#""limits":["1/d"]"#)).start();
     let run = run(&mut wrk(&envoy, "a", 5));
     run.assert_no_socket_error();
     assert_eq!(run.requests - run.not_2xx, 1, "{}", run.text);
     assert_none_lost(&envoy, run.requests, ["allowed", "denied"]);
-    assert_eq!(envoy.metric("rule.per-key.errors"), 0);
+    assert_eq!(envoy.metric("rule.per-key.errors"), 0, "{:?}", envoy.metrics());
 }
 
 #[test]
 fn all_allowed_and_none_lost() {
     let _machine = alone();
     let redis = Redis::start();
-    let envoy = Setup::redis(redis.port, &with_timeout(r#""limits":["1000000000/s"]"#)).with_workers(2).start();
+    let envoy = Setup::redis(redis.port, &with_timeout("10s", r#""limits":["1000000000/s"]"#)).with_workers(2).start();
     let run = run(&mut wrk(&envoy, "a", 5));
     run.assert_no_socket_error();
     assert_eq!(run.not_2xx, 0, "{}", run.text);
     assert_none_lost(&envoy, run.requests, ["allowed", "denied"]);
-    assert_eq!(envoy.metric("rule.per-key.errors"), 0);
+    assert_eq!(envoy.metric("rule.per-key.errors"), 0, "{:?}", envoy.metrics());
 }
 
 /// 600 connections at full speed, and while they wait for Redis, something happens to it.
 fn under_600_connections(on_error: &str, happens: impl FnOnce(&mut Redis)) -> (Envoy, Run) {
     let mut redis = Redis::start();
     let rule = format!(r#""limits":["1000000000/s"],"on_error":"{on_error}""#);
-    let envoy = Setup::redis(redis.port, &with_timeout(&rule)).start();
+    let envoy = Setup::redis(redis.port, &with_timeout("2s", &rule)).start();
     let child = wrk(&envoy, "a", 5).stdout(Stdio::piped()).spawn().unwrap();
     until(
         Duration::from_secs(5),
@@ -137,7 +137,7 @@ fn clients_that_reset_their_streams_at_random_do_no_harm() {
     let _machine = alone();
     let seconds = std::env::var("WEIR_E2E_SECONDS").map_or(30, |seconds| seconds.parse().unwrap());
     let redis = Redis::start();
-    let envoy = Setup::redis(redis.port, &with_timeout(r#""limits":["1000/s burst 1000"]"#)).start();
+    let envoy = Setup::redis(redis.port, &with_timeout("2s", r#""limits":["1000/s burst 1000"]"#)).start();
     let url = format!("http://127.0.0.1:{}/", envoy.port);
     let (start, mut rounds) = (Instant::now(), 0_u32);
     while start.elapsed() < Duration::from_secs(seconds) {

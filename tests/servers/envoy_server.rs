@@ -360,9 +360,12 @@ impl Delivery {
     }
 }
 
+/// The last lines of a log, of which only the very last may be of the access log.
 fn tail(log: &str) -> String {
-    let lines: Vec<&str> = log.lines().collect();
-    lines[lines.len().saturating_sub(40)..].join("\n")
+    let (accesses, mut lines): (Vec<&str>, Vec<&str>) = log.lines().partition(|line| line.contains(" verdict="));
+    lines.drain(..lines.len().saturating_sub(30));
+    lines.extend(accesses.last());
+    lines.join("\n")
 }
 
 fn program() -> PathBuf {

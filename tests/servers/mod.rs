@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Below the ports that outgoing connections take for themselves: one of these could be taken before its server listens.
 const PORTS: std::ops::Range<u32> = 10_001..32_000;
@@ -77,6 +77,13 @@ pub(crate) fn until<T>(limit: Duration, mut happened: impl FnMut() -> Option<T>,
         assert!(start.elapsed() < limit, "not within {limit:?}: {}", otherwise());
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Waits until the machine's clock, by which Redis and Envoy decide, is so far from a moment on: what a test measures otherwise
+/// goes on where that clock is put right.
+pub(crate) fn wait_by_the_clock(since: SystemTime, wait: Duration) {
+    let passed = || since.elapsed().is_ok_and(|elapsed| elapsed >= wait).then_some(());
+    until(wait + Duration::from_secs(5), passed, || format!("{wait:?} of the machine's clock"));
 }
 
 /// A child process that ends with its owner.

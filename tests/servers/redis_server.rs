@@ -63,6 +63,13 @@ impl Redis {
         redis::Client::open(format!("redis://{password}127.0.0.1:{}/", self.port)).unwrap().get_connection().unwrap()
     }
 
+    /// What its clock says.
+    pub(crate) fn now_ms(&self) -> u64 {
+        let [seconds, microseconds]: [u64; 2] =
+            redis::from_redis_value::<Vec<u64>>(self.run(&["TIME"])).unwrap().try_into().unwrap();
+        seconds * 1000 + microseconds / 1000
+    }
+
     /// One command.
     pub(crate) fn run(&self, words: &[&str]) -> redis::Value {
         let mut command = redis::cmd(words[0]);
