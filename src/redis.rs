@@ -28,10 +28,10 @@ pub(crate) struct Redis {
 }
 
 impl Redis {
-    pub(crate) fn new(store: &Store, rules: &Rules) -> Redis {
+    pub(crate) fn new(store: &Store, rules: &Rules, seed: u64) -> Redis {
         Redis {
             cluster: store.cluster.clone(),
-            client: RefCell::new(Client::new(store)),
+            client: RefCell::new(Client::new(store, seed)),
             stream: Cell::new(None),
             outbox: RefCell::default(),
             queue: draw_number().and_then(|number| host::register_queue(&format!("weir.worker.{number}"))),

@@ -19,10 +19,11 @@ use crate::redis::Redis;
 use crate::request::Current;
 use crate::slots::Slots;
 use proxy_wasm::types::Action;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use weir_core::answer;
 use weir_core::config::Config;
+use weir_core::dice::Dice;
 use weir_core::flow::{CallResult, Decision, Flow, Kind, Limiter, Step};
 use weir_core::rules::{LiveOverrides, Plan, RouteFaults, Routes, RuleId, Surroundings};
 use weir_core::store::{Call, Client, Effect, Failure, Read, Reply, Ticket};
@@ -66,38 +67,21 @@ enum Next {
     Answered,
 }
 
-/// Numbers that nobody foresees well enough to dodge a rule by them (SplitMix64, Steele et al. 2014).
-struct Dice(Cell<u64>);
-
-impl Dice {
-    /// A number from 0 to 99.
-    fn roll(&self) -> u8 {
-        u8::try_from(self.draw() % 100).unwrap_or(0)
-    }
-
-    /// Any number.
-    fn draw(&self) -> u64 {
-        self.0.set(self.0.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
-        let mixed = (self.0.get() ^ (self.0.get() >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-}
-
 impl Worker {
     pub(crate) fn new(id: u32, config: Config, expressions: Expressions) -> Worker {
         let limiter = Limiter::new(config);
+        let seed = host::now_ns() ^ u64::from(id).rotate_left(32);
         Worker {
             id,
             expressions,
             routes: Routes::default(),
             live_overrides: RefCell::default(),
-            dice: Dice(Cell::new(host::now_ns() ^ u64::from(id).rotate_left(32))),
+            dice: Dice::new(seed),
             metrics: Metrics::new(&limiter.rules),
             clock: Clock::default(),
             live: RefCell::default(),
             ready: RefCell::default(),
-            redis: limiter.store.as_ref().map(|store| Redis::new(store, &limiter.rules)),
+            redis: limiter.store.as_ref().map(|store| Redis::new(store, &limiter.rules, seed)),
             limiter,
         }
     }

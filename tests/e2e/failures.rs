@@ -1,7 +1,7 @@
 //! Redis goes, stalls, refuses, forgets, and comes back.
 
 use crate::servers::envoy_server::{Envoy, Setup};
-use crate::servers::fake_redis::{FakeRedis, Reply};
+use crate::servers::faulty::{Faulty, Mode};
 use crate::servers::http_client::Client;
 use crate::servers::redis_server::Redis;
 use crate::servers::{free_port, until};
@@ -208,9 +208,7 @@ fn clusters_that_lead_nowhere_are_a_failure_at_once() {
     let _machine = beside_others();
     let rule = with_store(r#""limits":["1/d burst 3"]"#).replace(r#""weir-redis""#, r#""weir-redis","timeout":"5s""#);
     let sample = Setup::sample("redis.yaml");
-    let endpoint =
-        "endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 6379}}}}]}]";
-    let nobody = sample.clone().replace(endpoint, "endpoints: []").with_text(&rule);
+    let nobody = sample.clone().without_endpoints("weir-redis").with_text(&rule);
     let unknown = sample.with_text(&rule.replace("weir-redis", "no-such-cluster"));
     let refused = Setup::redis(free_port(), &rule);
     for (what, setup) in [("no endpoint", nobody), ("unknown cluster", unknown), ("refused", refused)] {
@@ -227,7 +225,7 @@ fn clusters_that_lead_nowhere_are_a_failure_at_once() {
 #[test]
 fn a_black_hole_costs_a_timeout_and_then_nothing() {
     let _machine = alone();
-    let hole = FakeRedis::start(Reply::Nothing);
+    let hole = Faulty::redis(Mode::Silent);
     let envoy = Setup::redis(hole.port, &with_store(r#""limits":["1000000/s"]"#)).start();
     let mut client = Client::connect(envoy.port);
     let mut took: Vec<Duration> = (0..60)
@@ -271,17 +269,17 @@ fn replies_that_are_not_the_scripts_are_failures_and_the_next_good_one_counts() 
         b"*1\r\n*1\r\n*1\r\n:1\r\n",
         b"*8\r\n:1\r\n:1\r\n:0\r\n:0\r\n:1\r\n:1\r\n:0\r\n:0\r\n",
     ];
-    let fake = FakeRedis::start(Reply::Nothing);
+    let mut fake = Faulty::redis(Mode::Silent);
     let rule = with_store(r#""limits":["1/d burst 3"],"on_error":"deny""#);
     let rule = rule.replace(r#""weir-redis""#, r#""weir-redis","breaker":{"failures":1000}"#);
     let envoy = Setup::redis(fake.port, &rule).start();
     for reply in replies {
         let shown = String::from_utf8_lossy(reply).into_owned();
-        fake.answer(Reply::Bytes(reply.to_vec()));
+        fake.is(Mode::Bytes(reply.to_vec()));
         assert_eq!(envoy.statuses("a", 1), [503], "{shown}");
-        fake.answer(Reply::Bytes(b"*4\r\n:1\r\n:1\r\n:0\r\n:7\r\n".to_vec()));
+        fake.is(Mode::Bytes(b"*4\r\n:1\r\n:1\r\n:0\r\n:7\r\n".to_vec()));
         assert_eq!(envoy.statuses("a", 1), [200], "{shown}");
-        fake.answer(Reply::Bytes(b"*4\r\n:0\r\n:0\r\n:5000\r\n:7\r\n".to_vec()));
+        fake.is(Mode::Bytes(b"*4\r\n:0\r\n:0\r\n:5000\r\n:7\r\n".to_vec()));
         let denied = envoy.get("/", &[("x-api-key", "a")]);
         assert_eq!((denied.status, denied.number("retry-after")), (429, Some(5)), "{shown}");
     }
@@ -302,16 +300,16 @@ fn bytes_that_are_not_resp_or_break_off_end_the_stream_and_not_the_filter() {
         b"\r\n\r\n",
     ];
     let good = b"*4\r\n:1\r\n:1\r\n:0\r\n:7\r\n";
-    let cuts = (0..good.len()).map(|at| Reply::BytesAndClose(good[..at].to_vec()));
-    let fake = FakeRedis::start(Reply::Bytes(good.to_vec()));
+    let cuts = (0..good.len()).map(|at| Mode::BytesAndClose(good[..at].to_vec()));
+    let mut fake = Faulty::redis(Mode::Bytes(good.to_vec()));
     let rule = with_store(r#""limits":["1/d burst 3"],"on_error":"deny""#);
     let rule = rule.replace(r#""weir-redis""#, r#""weir-redis","breaker":{"failures":1000}"#);
     let envoy = Setup::redis(fake.port, &rule).start();
-    for reply in replies.iter().map(|reply| Reply::Bytes(reply.to_vec())).chain(cuts) {
+    for reply in replies.iter().map(|reply| Mode::Bytes(reply.to_vec())).chain(cuts) {
         let decided = || (envoy.statuses("a", 1) == [200]).then_some(());
-        fake.answer(Reply::Bytes(good.to_vec()));
+        fake.is(Mode::Bytes(good.to_vec()));
         until(Duration::from_secs(5), decided, || envoy.log());
-        fake.answer(reply);
+        fake.is(reply);
         assert_eq!(envoy.statuses("a", 1), [503]);
     }
 }

@@ -19,6 +19,7 @@ mod bytes;
 mod configuration;
 mod decisions;
 mod failures;
+mod faults;
 mod load;
 mod metrics;
 mod observability;

@@ -5,7 +5,7 @@ use crate::samples::BURST;
 use crate::servers::envoy_server::{Envoy, Setup};
 use crate::servers::redis_cluster::Cluster;
 use crate::servers::redis_server::Redis;
-use crate::servers::webdis::Webdis;
+use crate::servers::webdis::{USER, Webdis};
 use crate::servers::{free_port, until, upstash};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,14 +33,11 @@ fn file(name: &str) -> PathBuf {
 fn webdis(port: u16) -> Setup {
     Setup::sample("webdis.yaml")
         .replace("port_value: 7379", &format!("port_value: {port}"))
-        .replace("transport: webdis", "transport: webdis\n                      auth: {value: \"weir:secret\"}")
+        .replace("transport: webdis", &format!("transport: webdis\n                      auth: {{value: \"{USER}\"}}"))
 }
 
 fn upstash(port: u16, token: &str) -> Setup {
-    let setup = Setup::sample("upstash.yaml").without("    transport_socket:\n", "    load_assignment:\n");
-    setup
-        .replace("address: example.upstash.io, port_value: 443", &format!("address: 127.0.0.1, port_value: {port}"))
-        .with_variable("UPSTASH_TOKEN", token)
+    Setup::sample("upstash.yaml").with_plain_upstash(port).with_variable("UPSTASH_TOKEN", token)
 }
 
 #[test]

@@ -75,6 +75,13 @@ impl Setup {
         self.replace("port_value: 6379", &format!("port_value: {port}"))
     }
 
+    /// With a server of Upstash's protocol on this port, without TLS.
+    pub(crate) fn with_plain_upstash(self, port: u16) -> Setup {
+        self.without("    transport_socket:\n", "    load_assignment:\n")
+            .replace("    type: LOGICAL_DNS\n", "")
+            .replace("address: example.upstash.io, port_value: 443", &format!("address: 127.0.0.1, port_value: {port}"))
+    }
+
     pub(crate) fn with_workers(mut self, workers: u32) -> Setup {
         self.workers = workers;
         self
@@ -123,6 +130,15 @@ impl Setup {
         let again = Setup { text: self.text[start..].to_owned(), ..self.clone() }.with_configuration("StringValue", value);
         let length = again.text.find("          - name: envoy.filters.http.router").unwrap();
         self.text.insert_str(end, &again.text[..length]);
+        self
+    }
+
+    /// With a cluster that has no server.
+    pub(crate) fn without_endpoints(mut self, cluster: &str) -> Setup {
+        let name = format!("      cluster_name: {cluster}\n");
+        let start = self.text.find(&name).unwrap() + name.len();
+        let length = self.text[start..].find('\n').unwrap();
+        self.text.replace_range(start..start + length, "      endpoints: []");
         self
     }
 

@@ -1,7 +1,7 @@
 //! Servers that a test starts: each on a free port of the loopback interface, ended by its process id when the test is over.
 
 pub(crate) mod envoy_server;
-pub(crate) mod fake_redis;
+pub(crate) mod faulty;
 pub(crate) mod http_client;
 pub(crate) mod redis_cluster;
 pub(crate) mod redis_server;

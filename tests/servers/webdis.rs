@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+/// Who may use it, and the password.
+pub(crate) const USER: &str = "weir:secret";
+
 pub(crate) struct Webdis {
     pub(crate) port: u16,
     file: PathBuf,
@@ -12,7 +15,7 @@ pub(crate) struct Webdis {
 }
 
 impl Webdis {
-    /// Anybody may use it who knows the user `weir` and the password `secret`.
+    /// Only [`USER`] may use it.
     pub(crate) fn start(redis_port: u16) -> Webdis {
         let port = free_port();
         let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("webdis-{}-{port}.json", std::process::id()));
@@ -20,7 +23,7 @@ impl Webdis {
             "redis_host": "127.0.0.1", "redis_port": redis_port, "redis_auth": null,
             "http_host": "127.0.0.1", "http_port": port, "threads": 2, "pool_size": 4, "daemonize": false, "websockets": false,
             "database": 0, "verbosity": 0, "logfile": "/dev/null",
-            "acl": [{"disabled": ["*"]}, {"http_basic_auth": "weir:secret", "enabled": ["*"]}],
+            "acl": [{"disabled": ["*"]}, {"http_basic_auth": USER, "enabled": ["*"]}],
         });
         std::fs::write(&file, configuration.to_string()).unwrap();
         let process = Process::start(Command::new("webdis").arg(&file).stdout(Stdio::null()).stderr(Stdio::null()));

@@ -10,6 +10,7 @@
 
 pub mod answer;
 pub mod config;
+pub mod dice;
 pub mod flow;
 pub mod limit;
 pub mod local;

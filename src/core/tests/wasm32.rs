@@ -56,7 +56,7 @@ fn limit_headers(limiter: &Limiter, decision: &Decision) -> Vec<String> {
 #[wasm_bindgen_test(unsupported = test)]
 fn a_request_is_asked_of_redis_and_let_in() {
     let limiter = limiter(r#""store":{"cluster":"weir-redis"},"#, "100/min burst 3");
-    let mut client = Client::new(limiter.store.as_ref().unwrap());
+    let mut client = Client::new(limiter.store.as_ref().unwrap(), 1);
     let now_us = NOW_MS * 1000;
     let (mut effects, data) = (Vec::new(), Data::default());
     let Step::Ask(mut flow, calls) = limiter.begin(plan(&limiter), &data, NOW_MS) else { panic!("Redis is to be asked") };

@@ -75,12 +75,15 @@ pub(crate) fn a_redis_that_refuses_is_asked_once_a_second<V: Vm>() {
         let id = worker.request_of("a");
         assert_eq!((worker.status(id), worker.sent().len()), (503, 0));
         worker.pass_ms(1000);
+        assert_eq!(worker.sent(), ["EVALSHA rl:greeting"], "which charges nobody");
+        worker.receive(REFUSED);
         let ids = requests(&mut worker, 2);
         assert_eq!((statuses(&mut worker, &ids), worker.sent().len()), (vec![0, 503], 1), "one is the probe");
         worker.receive(REFUSED);
         assert_eq!(worker.status(ids[0]), 503);
     }
     worker.pass_ms(1000);
+    worker.receive(REFUSED);
     let probe = worker.request_of("a");
     worker.receive(&denied());
     let next = worker.request_of("b");
@@ -159,7 +162,7 @@ pub(crate) fn gauges_come_back_to_nothing<V: Vm>() {
     assert_eq!(gauges(&mut worker), (1, 0));
     worker.request_of("a");
     worker.close();
-    worker.pass_ms(20);
+    worker.pass_ms(10);
     assert_eq!(gauges(&mut worker), (0, 0));
     let counted = ["requests", "failures", "reconnects", "timeouts"]
         .map(|name| worker.vm.host(|host| host.metric(&format!("weir.store.{name}"))));

@@ -48,10 +48,11 @@ impl Call {
         Call { words, tail, limits: limits.len() }
     }
 
-    /// A call that shows whether Redis is there: it reads a key that nobody writes, and charges nothing.
+    /// A call that shows whether Redis is there and can be written: it charges a bucket of its own, which is gone after a millisecond,
+    /// so that a Redis without memory and a replica refuse it as they refuse any other.
     pub fn greeting(key_prefix: &str) -> Call {
         let limit = Limit::SMALLEST;
-        Call::new(&[LimitCall { key: format!("{key_prefix}:greeting").into_bytes(), limit: &limit, cost: 0 }])
+        Call::new(&[LimitCall { key: format!("{key_prefix}:greeting").into_bytes(), limit: &limit, cost: 1 }])
     }
 
     /// Whether this reply to it shows that the store is there, and does what it should: a script that it doesn't know it gets with the

@@ -33,8 +33,6 @@ pub(super) struct Callouts {
     waiting: HashMap<u32, Batch>,
     /// Calls in all of these.
     pending: usize,
-    /// When the next greeting goes out; `None` while none is wanted, or one is under way.
-    greet_us: Option<u64>,
 }
 
 /// What one callout is for.
@@ -68,17 +66,16 @@ impl Batch {
 
 impl Callouts {
     /// One without callouts.
-    pub(super) fn new(store: &Store) -> Callouts {
+    pub(super) fn new(store: &Store, seed: u64) -> Callouts {
         Callouts {
             timeout_us: store.timeout_ms.saturating_mul(1000),
             wire: Wire::new(store),
             greeting: Call::greeting(&store.key_prefix),
-            health: Health::new(store.breaker),
+            health: Health::new(store.breaker, seed),
             queued: VecDeque::new(),
             dispatching: VecDeque::new(),
             waiting: HashMap::new(),
             pending: 0,
-            greet_us: None,
         }
     }
 
@@ -121,13 +118,13 @@ impl Callouts {
         while let Some(batch) = self.queued.pop_front() {
             self.dispatch(batch, now_us, out);
         }
-        if self.greet_us.take_if(|due_us| now_us >= *due_us).is_some() {
+        if self.health.greets(now_us) {
             self.dispatch(Batch { what: What::Greeting, since_us: now_us }, now_us, out);
         }
     }
 
     pub(super) fn poll_every_ms(&self) -> u32 {
-        let idle = self.waiting.is_empty() && self.queued.is_empty() && self.greet_us.is_none();
+        let idle = self.waiting.is_empty() && self.queued.is_empty() && !self.health.will_greet();
         if idle { 0 } else { 10 }
     }
 
@@ -158,7 +155,7 @@ impl Callouts {
         let mut replies = replies.into_iter();
         match batch.what {
             What::Greeting if replies.all(|reply| self.greeting.is_answered_by(reply)) => self.health.reached(out),
-            What::Greeting => self.greet_later(now_us),
+            What::Greeting => self.health.greet_later(now_us),
             What::Page(rule, _) => out.extend(replies.map(|reply| Effect::Page { rule, reply: reply.checked() })),
             What::BySha(calls) => {
                 let (unknown, known): (Vec<_>, Vec<_>) =
@@ -202,7 +199,6 @@ impl Callouts {
             match call::verdicts(reply, pending.call.limits()) {
                 Ok(verdicts) => {
                     self.health.reached(out);
-                    self.greet_us = None;
                     pending.settle(Ok(verdicts), now_us, out);
                 }
                 Err(failure) => self.fail(vec![pending], &failure, now_us, out),
@@ -213,7 +209,7 @@ impl Callouts {
     /// A callout has come to nothing.
     fn end(&mut self, batch: Batch, failure: &Failure, now_us: u64, out: &mut Vec<Effect>) {
         match batch.what {
-            What::Greeting => self.greet_later(now_us),
+            What::Greeting => self.health.greet_later(now_us),
             What::Page(rule, _) => out.push(Effect::Page { rule, reply: Err(failure.clone()) }),
             What::BySha(calls) | What::WithScript(calls) => {
                 self.pending = self.pending.saturating_sub(calls.len());
@@ -228,14 +224,8 @@ impl Callouts {
     fn fail(&mut self, calls: Vec<Pending>, failure: &Failure, now_us: u64, out: &mut Vec<Effect>) {
         for pending in calls {
             pending.settle(Err(failure.clone()), now_us, out);
-            if self.health.failed(failure.clone(), now_us, out) && !self.health.pauses() {
-                self.greet_later(now_us);
-            }
+            self.health.failed(failure.clone(), now_us, out);
         }
-    }
-
-    fn greet_later(&mut self, now_us: u64) {
-        self.greet_us = Some(now_us.saturating_add(self.health.pause()));
     }
 }
 

@@ -103,11 +103,13 @@ enum By {
 }
 
 impl Client {
-    /// One that has asked nothing yet.
-    pub fn new(store: &Store) -> Client {
+    /// One that has asked nothing yet. Clients of other seeds don't try to reach Redis again at the same time.
+    pub fn new(store: &Store, seed: u64) -> Client {
         match store.transport {
-            Transport::Redis => Client(By::Stream(Link::new(store))),
-            Transport::RedisCall | Transport::Upstash | Transport::Webdis => Client(By::Callouts(Callouts::new(store))),
+            Transport::Redis => Client(By::Stream(Link::new(store, seed))),
+            Transport::RedisCall | Transport::Upstash | Transport::Webdis => {
+                Client(By::Callouts(Callouts::new(store, seed)))
+            }
         }
     }
 

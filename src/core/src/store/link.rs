@@ -7,9 +7,9 @@
 //! - nothing is sent twice, but for a call that Redis answered with NOSCRIPT: that one wasn't run;
 //! - at most [`MAX_WAITING`] calls and tombstones wait. A stream that keeps owing replies is given up when the breaker opens.
 //!
-//! A new stream begins with a greeting, a call that charges nothing. Its reply shows that Redis is there and closes the breaker
-//! at once; without it the first sign of Redis's return would be a probe after the breaker's open time. (A PING wouldn't do:
-//! Envoy's `redis_proxy` answers it without asking Redis.)
+//! A new stream begins with a greeting, a call that charges no request, and while the breaker is open more of them follow. The reply
+//! shows that Redis is there and closes the breaker at once; without it the first sign of Redis's return would be a probe after the
+//! breaker's open time. (A PING wouldn't do: Envoy's `redis_proxy` answers it without asking Redis.)
 
 use super::client::Pending;
 use super::health::Health;
@@ -66,12 +66,12 @@ enum Entry {
 
 impl Link {
     /// A link without a stream; the first call opens one.
-    pub(super) fn new(store: &Store) -> Link {
+    pub(super) fn new(store: &Store, seed: u64) -> Link {
         Link {
             timeout_us: store.timeout_ms.saturating_mul(1000),
             greeting: Call::greeting(&store.key_prefix),
             secret: http::secret(store),
-            health: Health::new(store.breaker),
+            health: Health::new(store.breaker, seed),
             state: State::Closed { not_before_us: 0 },
             decoder: Decoder::default(),
             sent: VecDeque::new(),
@@ -130,6 +130,7 @@ impl Link {
             State::Open { greeted: false, since_us } if now_us >= since_us.saturating_add(GREETING_US) => {
                 self.give_up(now_us, out);
             }
+            State::Open { .. } if self.health.greets(now_us) => self.greet(out),
             State::Open { .. } | State::Closed { .. } => {}
         }
     }
@@ -137,7 +138,7 @@ impl Link {
     /// Whether the stream that [`Effect::Open`] wanted is open.
     pub(super) fn opened(&mut self, open: bool, now_us: u64, out: &mut Vec<Effect>) {
         if !open {
-            return self.lost(now_us, out);
+            return self.lost(false, now_us, out);
         }
         self.state = State::Open { greeted: false, since_us: now_us };
         self.decoder = Decoder::default();
@@ -148,8 +149,7 @@ impl Link {
             self.sent.push_back(Entry::Auth);
             out.push(Effect::Send(http::auth(secret)));
         }
-        self.sent.push_back(Entry::Greeting);
-        out.push(Effect::Send(self.greeting.evalsha()));
+        self.greet(out);
         for pending in std::mem::take(&mut self.unsent) {
             self.send(pending, out);
         }
@@ -175,14 +175,17 @@ impl Link {
 
     /// The stream has ended.
     pub(super) fn closed(&mut self, now_us: u64, out: &mut Vec<Effect>) {
-        self.lost(now_us, out);
+        // A stream that served and ended in peace (Redis closes idle connections) is opened again by the next call.
+        let served = matches!(self.state, State::Open { greeted: true, .. });
+        self.lost(served && self.live == 0 && !self.health.pauses(), now_us, out);
     }
 
     /// How often [`Link::poll`] is wanted now, in milliseconds; 0: not at all.
     pub(super) fn poll_every_ms(&self) -> u32 {
         let opening = matches!(self.state, State::Wanted | State::Open { greeted: false, .. });
         let reopening = matches!(self.state, State::Closed { .. }) && self.health.pauses();
-        if self.live > 0 || !self.unsent.is_empty() || opening || reopening { 10 } else { 0 }
+        let greeting = matches!(self.state, State::Open { .. }) && self.health.will_greet();
+        if self.live > 0 || !self.unsent.is_empty() || opening || reopening || greeting { 10 } else { 0 }
     }
 
     /// Calls that aren't settled.
@@ -192,6 +195,12 @@ impl Link {
 
     fn waiting(&self) -> usize {
         self.sent.len().saturating_add(self.unsent.len())
+    }
+
+    fn greet(&mut self, out: &mut Vec<Effect>) {
+        self.health.greeting();
+        self.sent.push_back(Entry::Greeting);
+        out.push(Effect::Send(self.greeting.evalsha()));
     }
 
     fn send(&mut self, pending: Pending, out: &mut Vec<Effect>) {
@@ -217,6 +226,8 @@ impl Link {
                 // Any other error (LOADING, NOAUTH) is what the calls get too; the breaker deals with it.
                 if self.greeting.is_answered_by(reply) {
                     self.greeted(out);
+                } else {
+                    self.health.greet_later(now_us);
                 }
                 return;
             }
@@ -283,17 +294,15 @@ impl Link {
     fn give_up(&mut self, now_us: u64, out: &mut Vec<Effect>) {
         if matches!(self.state, State::Open { .. }) {
             out.push(Effect::Reset);
-            self.lost(now_us, out);
+            self.lost(false, now_us, out);
         }
     }
 
-    /// There is no stream any more: whatever waited for it has failed, and the next one is opened after a pause.
-    fn lost(&mut self, now_us: u64, out: &mut Vec<Effect>) {
-        let served = matches!(self.state, State::Open { greeted: true, .. });
-        let idle = served && self.live == 0;
-        // A stream that served and ended in peace (Redis closes idle connections) is opened again by the next call.
+    /// There is no stream any more: whatever waited for it has failed, and the next one is opened after a pause, unless this one
+    /// ended in peace.
+    fn lost(&mut self, in_peace: bool, now_us: u64, out: &mut Vec<Effect>) {
         let mut pause_us = 0;
-        if !idle {
+        if !in_peace {
             pause_us = self.health.pause();
             self.health.disconnected(Failure::Disconnected, out);
         }

@@ -28,7 +28,7 @@ struct World {
 impl World {
     fn new(transport: &str) -> World {
         World {
-            callouts: Callouts::new(&store_with(&format!(r#","transport":"{transport}","auth":{{"value":"u:p"}}"#))),
+            callouts: Callouts::new(&store_with(&format!(r#","transport":"{transport}","auth":{{"value":"u:p"}}"#)), 7),
             now_us: 1_000_000,
             made: Vec::new(),
             numbers: 0,
@@ -215,9 +215,9 @@ fn while_the_breaker_is_open_greetings_look_whether_redis_is_back() {
     let greeting = String::from_utf8(world.made[0].1.body.clone()).unwrap();
     assert!(greeting.contains("rl:greeting"), "{greeting}");
     world.answer(Some((503, b"")));
-    world.pass_ms(40);
-    assert!(world.made.is_empty(), "the next one waits longer");
     world.pass_ms(20);
+    assert!(world.made.is_empty(), "the next one waits longer");
+    world.pass_ms(40);
     world.answer_resp(&[NOSCRIPT]);
     world.ask(10, 1);
     world.answer_resp(&[ALLOWED]);
@@ -233,7 +233,7 @@ fn a_greeting_with_no_answer_is_followed_by_another() {
     for _ in 0..20 {
         world.pass_ms(100);
     }
-    assert!((4..=10).contains(&world.made.len()), "{}", world.made.len());
+    assert!((4..=16).contains(&world.made.len()), "{}", world.made.len());
 }
 
 #[test]
