@@ -4,6 +4,7 @@ use crate::alone;
 use crate::servers::envoy_server::{Envoy, Setup};
 use crate::servers::faulty::{Faulty, Mode};
 use crate::servers::http_client::{Client, Response};
+use crate::servers::redis_cluster::Cluster;
 use crate::servers::redis_server::Redis;
 use crate::servers::webdis::{self, Webdis};
 use crate::servers::{free_port, until, upstash};
@@ -172,13 +173,13 @@ impl Chain {
             println!("{what}: {:?}", start.elapsed());
         }
     }
+}
 
-    /// Answers came within the timeout and 20 ms. The machine may stall a few.
-    fn assert_in_time(&self) {
-        let late: Vec<_> = self.took.iter().filter(|(_, took)| *took > TIMEOUT + Duration::from_millis(20)).collect();
-        assert!(late.len() * 100 <= self.took.len(), "{} of {}: {late:?}", late.len(), self.took.len());
-        assert!(late.iter().all(|(_, took)| *took < Duration::from_secs(1)), "{late:?}");
-    }
+/// Answers came within the timeout and 20 ms. The machine may stall a few.
+fn assert_in_time(took: &[(String, Duration)]) {
+    let late: Vec<_> = took.iter().filter(|(_, took)| *took > TIMEOUT + Duration::from_millis(20)).collect();
+    assert!(late.len() * 100 <= took.len(), "{} of {}: {late:?}", late.len(), took.len());
+    assert!(late.iter().all(|(_, took)| *took < Duration::from_secs(1)), "{late:?}");
 }
 
 /// An HTTP answer with the backend's own words in it.
@@ -210,7 +211,7 @@ fn table(transport: &'static str) {
     chain.on_error_decides("Redis is killed");
     chain.redis.restart();
     chain.recovers("Redis is killed", Duration::from_secs(1));
-    chain.assert_in_time();
+    assert_in_time(&chain.took);
 }
 
 /// No server can be chosen: the transport's cluster has none, or there is no such cluster. It stays so until a control plane changes it.
@@ -225,7 +226,7 @@ fn nowhere(transport: &'static str, what: &str, setup: Setup) {
         took: Vec::new(),
     };
     chain.on_error_decides(what);
-    chain.assert_in_time();
+    assert_in_time(&chain.took);
 }
 
 #[test]
@@ -235,6 +236,65 @@ fn clusters_without_a_server_and_unknown_ones_are_answered_in_time_by_on_error()
         let empty = setup(transport, free_port(), &configuration(transport, "weir-redis", TIMEOUT));
         nowhere(transport, "an empty cluster", empty.without_endpoints("weir-redis"));
         nowhere(transport, "an unknown cluster", setup(transport, free_port(), &configuration(transport, "none", TIMEOUT)));
+    }
+}
+
+/// Keys that are on all nodes of a Redis Cluster.
+const KEYS: u64 = 12;
+
+/// A request for each of these keys; whether Redis has decided all.
+fn sweep(envoy: &Envoy, on_error: &str, took: &mut Vec<Duration>) -> bool {
+    let mut client = Client::connect(envoy.port);
+    let mut failed = 0;
+    for key in 0..KEYS {
+        let start = Instant::now();
+        let answer = client.get(format!("/{on_error}"), &[("x-api-key", format!("k{key}").as_bytes())]).unwrap();
+        took.push(start.elapsed());
+        let by_redis = answer.status == 200 && answer.header("ratelimit-limit").is_some();
+        let by_on_error = match on_error {
+            "allow" => answer.status == 200 && answer.header("ratelimit-limit").is_none(),
+            _ => answer.status == 503,
+        };
+        assert!(by_redis || by_on_error, "{on_error}: {answer:?}");
+        failed += u32::from(by_on_error);
+    }
+    failed == 0
+}
+
+#[test]
+fn a_node_of_the_cluster_is_killed_and_when_its_replica_is_promoted_redis_decides_again_within_a_second() {
+    let _machine = alone();
+    let mut cluster = Cluster::start();
+    let replica = cluster.add_replica();
+    let configuration = configuration("redis", "weir-redis", TIMEOUT).replace(r#""timeout""#, r#""scope":"rule","timeout""#);
+    let envoy = setup("redis-cluster", cluster.port(), &configuration).start();
+    let decide = || ON_ERROR.iter().all(|on_error| sweep(&envoy, on_error, &mut Vec::new())).then_some(());
+    until(Duration::from_secs(5), decide, || format!("all nodes decide:\n{}", envoy.log()));
+    cluster.kill_first();
+    let (mut took, mut rounds) = (Vec::new(), 1);
+    let promoted = || {
+        for on_error in ON_ERROR {
+            sweep(&envoy, on_error, &mut took); // some of it fails now, whatever it says
+        }
+        rounds += 1;
+        replica.is_master().then_some(())
+    };
+    until(Duration::from_secs(30), promoted, || "the replica is promoted".to_owned());
+    let start = Instant::now();
+    let decide = || {
+        rounds += 1;
+        ON_ERROR.iter().all(|on_error| sweep(&envoy, on_error, &mut took)).then_some(())
+    };
+    until(Duration::from_secs(20), decide, || format!("all nodes decide again:\n{}", envoy.log()));
+    let back = start.elapsed();
+    assert!(back <= Duration::from_secs(1), "after {back:?}");
+    assert!(ON_ERROR.iter().all(|rule| envoy.metric(&format!("rule.{rule}.errors")) > 0), "{:?}", envoy.metrics());
+    let answers: Vec<_> = took.into_iter().map(|took| ("a node is killed".to_owned(), took)).collect();
+    assert_in_time(&answers);
+    for key in 0..KEYS {
+        let answer = envoy.get("/deny", &[("x-api-key", &format!("k{key}"))]);
+        let charged = BURST - answer.number("ratelimit-remaining").unwrap();
+        assert!((1..=rounds + 2).contains(&charged), "k{key}: charged {charged} in {rounds} rounds");
     }
 }
 

@@ -171,27 +171,14 @@ fn valkey_decides_as_redis_does() {
 }
 
 #[test]
-fn a_cluster_decides_and_a_promoted_replica_goes_on() {
+fn a_cluster_decides() {
     let _machine = beside_others();
-    let mut cluster = Cluster::start();
-    let replica = cluster.add_replica();
-    let envoy =
-        Setup::sample("redis-cluster.yaml").with_redis(cluster.port()).replace("timeout: 50ms", "timeout: 500ms").start();
+    let cluster = Cluster::start();
+    let sample = Setup::sample("redis-cluster.yaml").with_redis(cluster.port());
+    let envoy = sample.replace("timeout: 50ms", "timeout: 500ms").start();
     for key in 0..12 {
         assert_eq!(envoy.statuses(&format!("k{key}"), 7), BURST);
     }
     assert!(cluster.sizes().iter().all(|keys| *keys > 0), "keys on each node: {:?}", cluster.sizes());
     assert_eq!(envoy.metric("store.failures"), 0, "{}", envoy.log());
-    cluster.kill_first();
-    until(Duration::from_secs(30), || replica.is_master().then_some(()), || "the replica is promoted".to_owned());
-    let start = Instant::now();
-    let decided = || {
-        let failures = envoy.metric("store.failures");
-        for key in 0..12 {
-            envoy.get("/", &[("x-api-key", &format!("fresh{key}"))]);
-        }
-        (envoy.metric("store.failures") == failures).then_some(())
-    };
-    until(Duration::from_secs(20), decided, || format!("all nodes decide again:\n{}", envoy.log()));
-    assert!(start.elapsed() < Duration::from_secs(5), "Envoy looks at the cluster each second: {:?}", start.elapsed());
 }
