@@ -8,7 +8,7 @@ LUA := $(addprefix lua/,clock.lua verdicts.lua integers.lua expiry.lua token_buc
 	sliding_window.lua leaky_bucket.lua driver.lua)
 
 .NOTPARALLEL:
-.PHONY: help setup tools run test test-core test-node test-native test-wasm test-lua e2e bench bench-core bench-lua dashboard lint fmt wasm clean
+.PHONY: help setup tools run test test-core test-node test-native test-wasm test-lua e2e soak bench bench-core bench-lua dashboard lint fmt wasm clean
 
 help: ## Shows this.
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | column -ts $$'\t'
@@ -50,11 +50,15 @@ test-lua: setup ## The script in a real Redis, step by step against its model.
 e2e: setup $(WASM) ## Real Envoy, real Redis, real clients.
 	@tests/run.sh e2e
 
+soak: setup $(WASM) ## Five minutes of load and of faults at random, by every transport.
+	@WEIR_SOAK_SECONDS=$(or $(SECONDS),300) cargo test -p weir --test e2e -- soak:: --nocapture 2>&1 | grep -v '^GET '
+
 bench: $(WASM) ## Measures Weir beside a filter that does nothing.
 	@tests/setup.sh bench
 	@src/wasm-cargo.sh build --release --manifest-path benches/noop/Cargo.toml --target-dir target
 	@python3 benches/compare.py
 	@python3 benches/compare.py --traffic smallest
+	@python3 benches/compare.py --cases transports --rounds 7
 
 bench-core: ## Measures what a request costs in the core, with one rule and with a thousand.
 	@cargo bench -q --manifest-path benches/decisions/Cargo.toml --target-dir target/decisions

@@ -6,6 +6,7 @@ counts are the ratios; the machine's mood is in the spread.
 import argparse
 import collections
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -13,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "envoy"))
@@ -56,14 +58,34 @@ def limiter(sample, ports):
     return demo.sample(sample, ports).replace("limits: [60/min burst 5]", "limits: [1000000000/s]")
 
 
-def cases(ports):
+def cases(what, ports):
     local = limiter("quickstart.yaml", ports)
+    nothing = {REFERENCE: local.replace(str(demo.WASM), str(NOOP))}
+    if what == "transports":
+        return nothing | {
+            "`redis`": limiter("redis.yaml", ports),
+            "`redis` through an internal listener": limiter("redis-listener.yaml", ports),
+            "`redis-call`": limiter("redis-call.yaml", ports),
+            "`webdis`": limiter("webdis.yaml", ports),
+        }
     return {
         "no filter": between(local, "          - name: weir\n", ROUTER, ""),
-        REFERENCE: local.replace(str(demo.WASM), str(NOOP)),
+        **nothing,
         "weir, local": local,
         "weir, Redis": limiter("redis.yaml", ports),
     }
+
+
+def start_webdis(children, directory, redis):
+    """A Webdis before that Redis, as it comes but for its ports; its own port."""
+    port = demo.free_port()
+    settings = {"redis_host": "127.0.0.1", "redis_port": redis, "http_host": "127.0.0.1", "http_port": port}
+    usual = {"threads": 5, "pool_size": 20, "daemonize": False, "websockets": False, "database": 0, "verbosity": 0}
+    acl = {"acl": [{"disabled": ["DEBUG"]}], "logfile": "/dev/null"}
+    (directory / "webdis.json").write_text(json.dumps(settings | usual | acl))
+    demo.start(children, ["webdis", str(directory / "webdis.json")], subprocess.DEVNULL)
+    demo.until(10, lambda: demo.answers(port, b"GET /PING HTTP/1.1\r\nhost: x\r\n\r\n", b"200 OK"), lambda: "Webdis doesn't answer")
+    return port
 
 
 def start_upstream(children, directory, traffic):
@@ -83,7 +105,7 @@ def start_upstream(children, directory, traffic):
 
 @contextlib.contextmanager
 def envoy(children, directory, text):
-    """An Envoy with one worker on ports of its own, as long as the block lasts; its port and its process."""
+    """An Envoy with one worker on ports of its own, as long as the block lasts; its port, its admin port and its process."""
     port, admin = demo.free_port(), demo.free_port()
     file, log = directory / "envoy.yaml", directory / "envoy.log"
     file.write_text(text.replace("port_value: 10000", f"port_value: {port}").replace("port_value: 9901", f"port_value: {admin}"))
@@ -95,7 +117,7 @@ def envoy(children, directory, text):
         lambda: demo.answers(admin, b"GET /ready HTTP/1.1\r\nhost: admin\r\n\r\n", b"200 OK"),
         lambda: f"Envoy doesn't get ready:\n{log.read_text()}",
     )
-    yield port, process.pid
+    yield port, admin, process.pid
     process.terminate()
     process.wait()
 
@@ -128,6 +150,12 @@ def load(port, pid, traffic, connections, seconds):
     return Run(rate, microseconds(50), microseconds(99), cpu / requests * 1_000_000)
 
 
+def decided_otherwise(admin):
+    """How many requests Redis should have decided and hasn't."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{admin}/stats?filter=^wasmcustom.weir.store.failures$") as answer:
+        return int(answer.read().decode().partition(": ")[2] or 0)
+
+
 def row(name, runs, reference):
     """A line of the table."""
     # Each round's ratio is taken within the round: what disturbs one run disturbs its neighbours.
@@ -142,14 +170,19 @@ def measure(arguments, children, directory):
     redis = demo.free_port()
     demo.start_redis(children, redis)
     upstream = start_upstream(children, directory, traffic)
-    texts = cases({8000: upstream, 6379: redis})
+    ports = {8000: upstream, 6379: redis}
+    if arguments.cases == "transports":
+        ports[7379] = start_webdis(children, directory, redis)
+    texts = cases(arguments.cases, ports)
     runs = {name: [] for name in texts}
     for turn in range(arguments.rounds):
         print(f"round {turn + 1} of {arguments.rounds}", file=sys.stderr)
         for name, text in texts.items():
-            with envoy(children, directory, text) as (port, pid):
+            with envoy(children, directory, text) as (port, admin, pid):
                 load(port, pid, traffic, arguments.connections, 1)  # warm
                 runs[name].append(load(port, pid, traffic, arguments.connections, arguments.seconds))
+                if failures := decided_otherwise(admin):
+                    print(f"{name}: {failures} requests weren't decided by Redis", file=sys.stderr)
     print(
         f"{arguments.traffic} requests ({len(traffic.headers) + 2} headers, {traffic.answer} bytes answered), "
         f"{arguments.connections} connections, one worker, {arguments.rounds} rounds of {arguments.seconds} s in turns; medians\n"
@@ -162,6 +195,7 @@ def measure(arguments, children, directory):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", choices=["filters", "transports"], default="filters")
     parser.add_argument("--traffic", choices=TRAFFIC, default="api")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=int, default=2)

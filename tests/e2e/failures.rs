@@ -5,7 +5,7 @@ use crate::servers::faulty::{Faulty, Mode};
 use crate::servers::http_client::Client;
 use crate::servers::redis_server::Redis;
 use crate::servers::{free_port, until};
-use crate::{alone, beside_others, with_store};
+use crate::{StopAtEnd, alone, beside_others, with_store};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -17,15 +17,6 @@ fn source(envoy: &Envoy) -> String {
     envoy.get("/", &[("x-api-key", "probe")]);
     let lines = envoy.accesses(before + 1);
     lines.last().unwrap().rsplit_once("source=").unwrap().1.to_owned()
-}
-
-/// Set when it is dropped, also by a panic.
-struct StopAtEnd<'a>(&'a AtomicBool);
-
-impl Drop for StopAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// Clients that send requests without pause while something happens. Each request's status and how long it took.

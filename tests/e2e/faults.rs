@@ -10,10 +10,10 @@ use crate::servers::webdis::{self, Webdis};
 use crate::servers::{free_port, until, upstash};
 use std::time::{Duration, Instant};
 
-const TIMEOUT: Duration = Duration::from_millis(50);
+pub(crate) const TIMEOUT: Duration = Duration::from_millis(50);
 const BURST: u64 = 1000;
-const ON_ERROR: [&str; 3] = ["local", "allow", "deny"];
-const TRANSPORTS: [&str; 4] = ["redis", "redis-call", "webdis", "upstash"];
+pub(crate) const ON_ERROR: [&str; 3] = ["local", "allow", "deny"];
+pub(crate) const TRANSPORTS: [&str; 4] = ["redis", "redis-call", "webdis", "upstash"];
 /// Requests for each `on_error` while something is wrong: the breaker opens on the way.
 const REQUESTS: u64 = 6;
 
@@ -65,18 +65,18 @@ fn setup(transport: &str, port: u16, configuration: &str) -> Setup {
 }
 
 /// Real Redis, what is between, and Envoy.
-struct Chain {
+pub(crate) struct Chain {
     transport: &'static str,
-    redis: Redis,
+    pub(crate) redis: Redis,
     _webdis: Option<Webdis>,
-    backend: Faulty,
-    envoy: Envoy,
+    pub(crate) backend: Faulty,
+    pub(crate) envoy: Envoy,
     /// Of each request under a fault: what it was, and how long it took.
     took: Vec<(String, Duration)>,
 }
 
 impl Chain {
-    fn start(transport: &'static str, timeout: Duration) -> Chain {
+    pub(crate) fn start(transport: &'static str, timeout: Duration) -> Chain {
         let redis = Redis::start();
         let mut webdis = None;
         let backend = match transport {
@@ -106,7 +106,7 @@ impl Chain {
     }
 
     /// The faults of its backend, and what they are called.
-    fn faults(&self) -> Vec<(String, Mode)> {
+    pub(crate) fn faults(&self) -> Vec<(String, Mode)> {
         let mut faults: Vec<(String, Mode)> = [
             ("a host that isn't there", Mode::Absent),
             ("a closed port", Mode::Closed),
@@ -124,8 +124,19 @@ impl Chain {
         if self.http() {
             faults.extend([401, 429, 500, 503, 302].map(|status| (format!("HTTP {status}"), http(status, "slow down"))));
             faults.extend(
-                ["<html><body>Bad gateway</body></html>", "", "{}", "[]", "null", "{", r#"{"result":"1"}"#]
-                    .map(|body| (format!("HTTP 200 with {body}"), http(200, body))),
+                [
+                    "<html><body>Bad gateway</body></html>",
+                    "",
+                    "{}",
+                    "[]",
+                    "null",
+                    "{",
+                    r#"{"result":"1"}"#,
+                    r#"{"result":null}"#,
+                    r#"{"EVALSHA":[1,null,0,600]}"#,
+                    r#"{"error":"ERR max daily request limit exceeded"}"#,
+                ]
+                .map(|body| (format!("HTTP 200 with {body}"), http(200, body))),
             );
         }
         faults
@@ -158,7 +169,7 @@ impl Chain {
     }
 
     /// Redis decides again, and has charged no request twice.
-    fn recovers(&self, fault: &str, within: Duration) {
+    pub(crate) fn recovers(&self, fault: &str, within: Duration) {
         let what = format!("{}, {fault}", self.transport);
         let (start, mut asked) = (Instant::now(), 0);
         let decided = || {

@@ -25,9 +25,11 @@ mod metrics;
 mod observability;
 mod rules;
 mod samples;
+mod soak;
 mod transports;
 mod upstream;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 static MACHINE: RwLock<()> = RwLock::new(());
@@ -40,6 +42,15 @@ fn beside_others() -> RwLockReadGuard<'static, ()> {
 /// Held by a test that measures times or makes load.
 fn alone() -> RwLockWriteGuard<'static, ()> {
     MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Set when it is dropped, also by a panic.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// A plugin configuration with a store and one rule that counts API keys; `fields` of the rule.

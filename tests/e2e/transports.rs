@@ -31,9 +31,13 @@ fn file(name: &str) -> PathBuf {
 }
 
 fn webdis(port: u16) -> Setup {
+    webdis_with(port, &format!("{{value: \"{USER}\"}}"))
+}
+
+fn webdis_with(port: u16, auth: &str) -> Setup {
     Setup::sample("webdis.yaml")
         .replace("port_value: 7379", &format!("port_value: {port}"))
-        .replace("transport: webdis", &format!("transport: webdis\n                      auth: {{value: \"{USER}\"}}"))
+        .replace("transport: webdis", &format!("transport: webdis\n                      auth: {auth}"))
 }
 
 fn upstash(port: u16, token: &str) -> Setup {
@@ -134,7 +138,20 @@ fn a_password_and_an_acl_user_open_redis_and_a_wrong_one_is_told_at_once() {
         assert!(envoy.accesses(1)[0].ends_with("source=local"));
         let told = || envoy.log().contains("WRONGPASS").then_some(());
         until(Duration::from_secs(5), told, || format!("the log says why:\n{}", envoy.log()));
-        assert!(!envoy.log().contains("not-the-one"), "and not the password");
+    }
+    let webdis = Webdis::start(redis.port);
+    let strangers = [
+        webdis_with(webdis.port, "{env: SECRET}")
+            .replace("vm_id: weir\n", "vm_id: weir\n                  environment_variables: {host_env_keys: [SECRET]}\n")
+            .with_variable("SECRET", "weir:not-the-one"),
+        upstash(upstash::serve(redis.port), "not-the-one"),
+    ];
+    for setup in strangers {
+        let envoy = setup.start();
+        assert_eq!(envoy.statuses("a", 7), BURST);
+        assert!(envoy.accesses(1)[0].ends_with("source=local"));
+        let told = || envoy.log().contains("Redis can't be asked").then_some(());
+        until(Duration::from_secs(5), told, || format!("the log says it:\n{}", envoy.log()));
     }
     let (status, log) = Setup::sample("redis-auth.yaml").with_redis(redis.port).refused();
     assert!(!status.success() && log.contains("store.auth.env: REDIS_AUTH isn't set"), "{log}");

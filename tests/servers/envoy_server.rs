@@ -46,6 +46,8 @@ pub(crate) struct Envoy {
     pub(crate) port: u16,
     admin: u16,
     log: PathBuf,
+    /// The values of its environment.
+    secrets: Vec<String>,
     process: Process,
 }
 
@@ -165,8 +167,9 @@ impl Setup {
             Duration::from_secs(30),
             || {
                 assert!(envoy.process.ended().is_none(), "Envoy has ended:\n{}", fs::read_to_string(&log).unwrap());
-                let ready = std::net::TcpStream::connect(("127.0.0.1", admin)).is_ok();
-                (ready && http_client::get(admin, "/ready", &[]).body.starts_with("LIVE")).then_some(())
+                std::net::TcpStream::connect(("127.0.0.1", admin)).ok()?;
+                let answer = Client::connect(admin).get("/ready", &[]).ok()?; // it may end just now
+                answer.body.starts_with("LIVE").then_some(())
             },
             || format!("Envoy gets ready:\n{}", fs::read_to_string(&log).unwrap()),
         );
@@ -206,6 +209,7 @@ impl Setup {
             }
         };
         fs::write(&file, bootstrap).unwrap();
+        let secrets = self.environment.iter().map(|(_, value)| value.clone()).collect();
         let output = File::create(&log).unwrap();
         let mut command = Command::new(program());
         command
@@ -236,7 +240,7 @@ impl Setup {
                 std::thread::park();
             }
         });
-        Envoy { port, admin, log, process: take.recv().unwrap() }
+        Envoy { port, admin, log, secrets, process: take.recv().unwrap() }
     }
 }
 
@@ -261,7 +265,8 @@ impl Envoy {
         );
     }
 
-    fn statistic(&self, name: &str) -> u64 {
+    /// One of Envoy's own counters or gauges; 0 where there is none.
+    pub(crate) fn statistic(&self, name: &str) -> u64 {
         let text = http_client::get(self.admin, &format!("/stats?filter=^{name}$"), &[]).body;
         text.trim().rsplit_once(": ").map_or(0, |(_, value)| value.parse().unwrap())
     }
@@ -320,7 +325,7 @@ impl Envoy {
 }
 
 impl Drop for Envoy {
-    /// However a test has treated it, no VM may have died, and it must still answer.
+    /// However a test has treated it, no VM may have died, it must still answer, and its log has no secret.
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{}", tail(&self.log()));
@@ -332,6 +337,7 @@ impl Drop for Envoy {
         let log = self.log();
         let trap = log.lines().find(|line| TRAPS.iter().any(|trap| line.contains(trap)));
         assert_eq!(trap, None, "a VM has died:\n{}", tail(&log));
+        assert!(!self.secrets.iter().any(|secret| log.contains(secret)), "a secret is in the log:\n{log}");
         if let Some(directory) = self.log.parent() {
             fs::remove_dir_all(directory).unwrap();
         }
