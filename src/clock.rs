@@ -2,21 +2,13 @@
 
 use crate::host;
 use std::cell::Cell;
+use weir_core::flow::Now;
 
 /// A worker's clock.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
     last_us: Cell<u64>,
     ahead_us: Cell<u64>,
-}
-
-/// A moment.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Now {
-    /// Milliseconds since 1970, the same for all workers. They can step back.
-    pub(crate) wall_ms: u64,
-    /// Microseconds that never step back, for timeouts.
-    pub(crate) us: u64,
 }
 
 impl Clock {

@@ -37,6 +37,7 @@ struct RuleMetrics {
     local_allowed: Metric,
     local_denied: Metric,
     delayed: Metric,
+    cache_denied: Metric,
 }
 
 /// A metric; `None` where the host won't define it. What can't be counted isn't worth a request.
@@ -180,6 +181,7 @@ impl RuleMetrics {
             local_allowed: counter("local_allowed"),
             local_denied: counter("local_denied"),
             delayed: counter("delayed"),
+            cache_denied: counter("cache_denied"),
         }
     }
 
@@ -193,6 +195,7 @@ impl RuleMetrics {
             Tally::LocalAllowed => self.local_allowed,
             Tally::LocalDenied => self.local_denied,
             Tally::Delayed => self.delayed,
+            Tally::CacheDenied => self.cache_denied,
         }
     }
 }

@@ -11,7 +11,7 @@
 //! - A stream's last bytes are delivered when its upstream is gone already. Whoever sends on it then has it ended at once, by a
 //!   callback inside the callback, and the SDK panics. So nothing is sent but in a turn of its own or a tick ([`Redis::send`]).
 
-use crate::clock::{Clock, Now};
+use crate::clock::Clock;
 use crate::expressions::Expressions;
 use crate::host;
 use crate::metrics::Metrics;
@@ -24,7 +24,7 @@ use std::collections::{HashMap, VecDeque};
 use weir_core::answer;
 use weir_core::config::Config;
 use weir_core::dice::Dice;
-use weir_core::flow::{CallResult, Decision, Flow, Kind, Limiter, Step};
+use weir_core::flow::{CallResult, Decision, Flow, Kind, Limiter, Now, Step};
 use weir_core::rules::{LiveOverrides, Plan, RouteFaults, Routes, RuleId, Surroundings};
 use weir_core::store::{Call, Client, Effect, Failure, Read, Reply, Ticket};
 
@@ -95,12 +95,12 @@ impl Worker {
                 self.metrics.missing_key(*rule);
             }
         }
-        let decision = match self.limiter.begin(plan, &self.slots(), now.wall_ms) {
+        let decision = match self.limiter.begin(plan, &self.slots(), now) {
             Step::Continue => return Action::Continue,
             Step::Decide(decision) => decision,
             Step::Ask(flow, calls) => match self.ask(id, flow, calls, now) {
                 None => return Action::Pause,
-                Some(flow) => flow.decide(&self.limiter, &self.slots(), now.wall_ms),
+                Some(flow) => flow.decide(&self.limiter, &self.slots(), now),
             },
         };
         match self.carry_out(id, decision, now) {
@@ -352,7 +352,7 @@ impl Worker {
             return;
         }
         let next = match live {
-            Live::Waiting(flow) => self.carry_out(id, flow.decide(&self.limiter, &self.slots(), now.wall_ms), now),
+            Live::Waiting(flow) => self.carry_out(id, flow.decide(&self.limiter, &self.slots(), now), now),
             Live::Held(_, headers) | Live::Decided(headers) => {
                 self.live.borrow_mut().insert(id, Live::Decided(headers));
                 Next::GoOn

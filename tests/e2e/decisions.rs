@@ -146,7 +146,7 @@ fn layers_of_rules_are_charged_together_or_not_at_all() {
         let configuration = format!(
             r#"{{"store":{{"cluster":"weir-redis","scope":"{scope}","key_prefix":"{scope}"}},"rules":[
             {{"name":"all","key":["const:all"],"limits":["1/d burst 10"]}},
-            {{"name":"per-key","key":["header:x-api-key"],"limits":["1/d burst 2"]}}]}}"#
+            {{"name":"per-key","key":["header:x-api-key"],"limits":["1/d burst 2"],"cache_denials":"0s"}}]}}"#
         );
         let envoy = Setup::redis(redis.port, &configuration).start();
         assert_eq!(envoy.statuses("a", 5), [200, 200, 429, 429, 429], "{scope}");

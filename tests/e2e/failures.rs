@@ -146,7 +146,7 @@ fn clients_that_go_away_while_redis_stalls_leave_no_trace() {
 fn when_redis_stalls_a_request_times_out_and_its_late_reply_is_nobodys() {
     let _machine = beside_others();
     let redis = Redis::start();
-    let rule = with_store(r#""limits":["1/d burst 3"],"on_error":"allow""#);
+    let rule = with_store(r#""limits":["1/d burst 3"],"on_error":"allow","cache_denials":"0s""#);
     let rule = rule.replace(r#""weir-redis""#, r#""weir-redis","timeout":"1s","breaker":{"failures":1000}"#);
     let envoy = Setup::redis(redis.port, &rule).start();
     assert_eq!(envoy.statuses("a", 4), [200, 200, 200, 429]);
@@ -261,7 +261,7 @@ fn replies_that_are_not_the_scripts_are_failures_and_the_next_good_one_counts() 
         b"*8\r\n:1\r\n:1\r\n:0\r\n:0\r\n:1\r\n:1\r\n:0\r\n:0\r\n",
     ];
     let mut fake = Faulty::redis(Mode::Silent);
-    let rule = with_store(r#""limits":["1/d burst 3"],"on_error":"deny""#);
+    let rule = with_store(r#""limits":["1/d burst 3"],"on_error":"deny","cache_denials":"0s""#);
     let rule = rule.replace(r#""weir-redis""#, r#""weir-redis","breaker":{"failures":1000}"#);
     let envoy = Setup::redis(fake.port, &rule).start();
     for reply in replies {

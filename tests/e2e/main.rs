@@ -18,6 +18,7 @@ mod answers;
 mod bytes;
 mod configuration;
 mod decisions;
+mod denials;
 mod failures;
 mod faults;
 mod load;

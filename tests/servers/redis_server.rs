@@ -82,6 +82,7 @@ fn launch(program: &Path, port: u16, arguments: &[String]) -> Process {
     let mut process = Process::start(
         Command::new(program)
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .args(["--dir", env!("CARGO_TARGET_TMPDIR")]) // a replica writes down what it is sent
             .args(arguments)
             .stdout(Stdio::null()),
     );

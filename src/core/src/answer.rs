@@ -138,6 +138,7 @@ pub fn filter_state<'a>(decision: &'a Decision, rules: &'a Rules) -> impl Iterat
     let source = decision.source.map(|source| match source {
         Source::Redis => "redis",
         Source::Local => "local",
+        Source::DenialCache => "denial_cache",
     });
     let rule = decision.rule.and_then(|rule| rules.get(rule)).map(|rule| rule.name.as_str());
     let values = [

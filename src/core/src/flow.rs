@@ -4,10 +4,12 @@
 //! store fails is settled here, in [`Flow::decide`], and nowhere else.
 
 use crate::config::{Config, OnError, Scope, Store};
+use crate::denials::Denials;
 use crate::limit::{Limit, Outcome, Verdict};
 use crate::local::{self, Charge, SharedData, Unavailable};
 use crate::rules::{Check, Checks, Plan, Rule, RuleId, Rules, redis_key};
 use crate::store::{Call, Failure, LimitCall};
+use std::cell::RefCell;
 
 /// A configuration, ready to decide.
 #[derive(Debug)]
@@ -16,6 +18,16 @@ pub struct Limiter {
     pub rules: Rules,
     /// Redis, where there is one.
     pub store: Option<Store>,
+    denials: RefCell<Denials>,
+}
+
+/// A moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Now {
+    /// Milliseconds since 1970, the same for all workers of the proxy. They can step back.
+    pub wall_ms: u64,
+    /// Microseconds that never step back, for timeouts and waits.
+    pub us: u64,
 }
 
 /// What happens next to a request.
@@ -39,6 +51,7 @@ pub struct Flow {
     shadow_denied: Vec<RuleId>,
     /// By call; `None` until it is settled.
     results: Vec<Option<CallResult>>,
+    asked_us: u64,
 }
 
 /// A verdict for each of a call's limits, or why there is none.
@@ -93,6 +106,8 @@ pub enum Source {
     Redis,
     /// A bucket of this proxy.
     Local,
+    /// What Redis said of an earlier request.
+    DenialCache,
 }
 
 /// What is left of a limit.
@@ -125,16 +140,18 @@ pub enum Tally {
     LocalDenied,
     /// Let in, and held back before.
     Delayed,
+    /// Denied by what Redis said of an earlier request.
+    CacheDenied,
 }
 
 impl Limiter {
     /// Compiles a configuration.
     pub fn new(config: Config) -> Limiter {
-        Limiter { rules: Rules::new(&config), store: config.store }
+        Limiter { rules: Rules::new(&config), store: config.store, denials: RefCell::default() }
     }
 
-    /// The first step of a request. `now_ms` is the time since 1970, as all workers of the proxy see it.
-    pub fn begin(&self, plan: Plan, data: &impl SharedData, now_ms: u64) -> Step {
+    /// The first step of a request.
+    pub fn begin(&self, plan: Plan, data: &impl SharedData, now: Now) -> Step {
         let Checks { checks, denied, shadow_denied, .. } = match plan {
             Plan::Exempt => return Step::Decide(Decision::of(Kind::Exempt)),
             Plan::Blocked { status } => return Step::Decide(Decision::of(Kind::Blocked { status })),
@@ -149,9 +166,12 @@ impl Limiter {
         }
         let Some(store) = &self.store else {
             let (enforced, shadow) = self.judge(&checks).partition(|judged: &Judged<'_>| judged.check.enforced);
-            let decide = |checks: Vec<Judged<'_>>| decide_locally(checks, Vec::new(), data, now_ms);
+            let decide = |checks: Vec<Judged<'_>>| decide_locally(checks, Vec::new(), data, now.wall_ms);
             return Step::Decide(combined(enforced, shadow, &shadow_denied, decide));
         };
+        if let Some(decision) = self.denied_before(&checks, now) {
+            return Step::Decide(decision);
+        }
         // A rule that isn't enforced has a call of its own: what it denies is charged to the others all the same.
         let together = match store.scope {
             Scope::Request => checks.iter().filter(|check| check.enforced).count(),
@@ -168,8 +188,31 @@ impl Limiter {
         });
         let calls: Vec<Call> = calls.collect();
         let results = covers.iter().map(|_| None).collect();
-        let flow = Flow { checks, covers, shadow_denied, results };
-        if calls.is_empty() { Step::Decide(flow.decide(self, data, now_ms)) } else { Step::Ask(flow, calls) }
+        let flow = Flow { checks, covers, shadow_denied, results, asked_us: now.us };
+        if calls.is_empty() { Step::Decide(flow.decide(self, data, now)) } else { Step::Ask(flow, calls) }
+    }
+
+    /// The denial of a request of which Redis has denied the like. No rule is charged for it, and none that isn't enforced sees it.
+    fn denied_before(&self, checks: &[Check], now: Now) -> Option<Decision> {
+        let mut denials = self.denials.borrow_mut();
+        if denials.is_empty() {
+            return None;
+        }
+        let enforced = self.judge(checks).filter(|judged| judged.check.enforced && judged.rule.cache_denials_ms > 0);
+        let denying = enforced.filter_map(|judged| Some(Judged { verdicts: denials.find(judged.check, now.us)?, ..judged }));
+        let denying: Vec<Judged<'_>> = denying.collect();
+        let tally = denying.iter().map(|judged| (judged.check.rule, Tally::CacheDenied)).collect();
+        (!denying.is_empty()).then(|| denied(&denying, Source::DenialCache, tally))
+    }
+
+    /// Keeps in mind what Redis has denied.
+    fn learn(&self, judged: &Judged<'_>, verdicts: &[Verdict], asked_us: u64, now: Now) {
+        let keep_us = judged.rule.cache_denials_ms.saturating_mul(1000);
+        let denies = verdicts.iter().any(|verdict| verdict.outcome != Outcome::Allowed);
+        let mut denials = self.denials.borrow_mut();
+        if denies && keep_us > 0 || !denials.is_empty() {
+            denials.learn(judged.check, verdicts, asked_us, now.us, keep_us);
+        }
     }
 
     fn call(&self, store: &Store, checks: &[Check]) -> Call {
@@ -203,12 +246,17 @@ impl Flow {
     }
 
     /// The decision, once all calls are settled; one that isn't counts as failed.
-    pub fn decide(self, limiter: &Limiter, data: &impl SharedData, now_ms: u64) -> Decision {
-        let Flow { checks, covers, shadow_denied, results } = self;
+    pub fn decide(self, limiter: &Limiter, data: &impl SharedData, now: Now) -> Decision {
+        let Flow { checks, covers, shadow_denied, results, asked_us } = self;
         let mut results = shared_out(&checks, &covers, results).into_iter();
         let judged = limiter.judge(&checks).map(|judged| (judged, results.next().unwrap_or(Err(Failure::Disconnected))));
-        let (enforced, shadow) = judged.partition(|(judged, _)| judged.check.enforced);
-        combined(enforced, shadow, &shadow_denied, |checks| settled(checks, data, now_ms))
+        let (enforced, shadow): (Vec<_>, Vec<_>) = judged.partition(|(judged, _)| judged.check.enforced);
+        for (judged, result) in &enforced {
+            if let Ok(verdicts) = result {
+                limiter.learn(judged, verdicts, asked_us, now);
+            }
+        }
+        combined(enforced, shadow, &shadow_denied, |checks| settled(checks, data, now.wall_ms))
     }
 }
 
@@ -323,7 +371,7 @@ impl Judged<'_> {
     /// The verdicts with their limits.
     fn limits(&self, source: Source) -> impl Iterator<Item = (&Limit, &Verdict)> {
         let limits = match source {
-            Source::Redis => &self.check.limits.limits,
+            Source::Redis | Source::DenialCache => &self.check.limits.limits,
             Source::Local => &self.check.limits.local,
         };
         limits.iter().zip(&self.verdicts)

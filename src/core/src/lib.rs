@@ -10,6 +10,7 @@
 
 pub mod answer;
 pub mod config;
+pub mod denials;
 pub mod dice;
 pub mod flow;
 pub mod limit;

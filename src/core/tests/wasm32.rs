@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use wasm_bindgen_test::wasm_bindgen_test;
 use weir_core::answer;
 use weir_core::config::Config;
-use weir_core::flow::{Decision, Kind, Limiter, Step};
+use weir_core::flow::{Decision, Kind, Limiter, Now, Step};
 use weir_core::local::{SharedData, Unavailable};
 use weir_core::request::Sample;
 use weir_core::rules::{LiveOverrides, Plan, Surroundings};
@@ -43,7 +43,7 @@ fn limiter(store: &str, limit: &str) -> Limiter {
 }
 
 fn decide(limiter: &Limiter, data: &Data, now_ms: u64) -> Decision {
-    match limiter.begin(plan(limiter), data, now_ms) {
+    match limiter.begin(plan(limiter), data, Now { wall_ms: now_ms, us: 0 }) {
         Step::Decide(decision) => decision,
         step => panic!("{step:?}"),
     }
@@ -59,7 +59,9 @@ fn a_request_is_asked_of_redis_and_let_in() {
     let mut client = Client::new(limiter.store.as_ref().unwrap(), 1);
     let now_us = NOW_MS * 1000;
     let (mut effects, data) = (Vec::new(), Data::default());
-    let Step::Ask(mut flow, calls) = limiter.begin(plan(&limiter), &data, NOW_MS) else { panic!("Redis is to be asked") };
+    let Step::Ask(mut flow, calls) = limiter.begin(plan(&limiter), &data, Now { wall_ms: NOW_MS, us: 0 }) else {
+        panic!("Redis is to be asked")
+    };
     client.ask(7, calls, now_us, &mut effects);
     client.poll(now_us, &mut effects);
     client.opened(true, now_us, &mut effects);
@@ -73,7 +75,7 @@ fn a_request_is_asked_of_redis_and_let_in() {
         .collect();
     let [(Ticket { request: 7, part: 0 }, result)] = &results[..] else { panic!("{results:?}") };
     assert!(flow.settle(0, result.clone()));
-    let decision = flow.decide(&limiter, &data, NOW_MS);
+    let decision = flow.decide(&limiter, &data, Now { wall_ms: NOW_MS, us: 0 });
     assert_eq!(decision.kind, Kind::Allowed);
     assert_eq!(limit_headers(&limiter, &decision), ["3", "2", "4294968"]);
 }

@@ -56,8 +56,13 @@ fn two_rules(scope: &str) -> String {
 
 pub(crate) fn a_request_is_decided_once_all_its_calls_are_settled<V: Vm>() {
     let mut worker = Worker::<V>::start(&two_rules("rule"));
-    for (replies, wanted) in [([allowed(), allowed()], 200), ([allowed(), denied()], 429), ([denied(), allowed()], 429)] {
-        let id = worker.request_of("a");
+    let cases = [
+        ("a", [allowed(), allowed()], 200),
+        ("a", [allowed(), denied()], 429),
+        ("b", [denied(), allowed()], 429), // the denial of `a` is kept
+    ];
+    for (client, replies, wanted) in cases {
+        let id = worker.request_of(client);
         if wanted == 200 {
             worker.turn();
             worker.receive(GREETED);

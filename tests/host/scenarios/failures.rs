@@ -97,10 +97,9 @@ pub(crate) fn a_redis_that_is_back_decides_at_once<V: Vm>() {
     worker.close();
     worker.turn();
     assert_eq!(statuses(&mut worker, &ids), [503; 20]);
-    for _ in 0..10 {
-        worker.vm.host(|host| host.faults.open_stream = 1);
-        worker.pass_ms(400);
-    }
+    worker.vm.host(|host| host.faults.open_stream = 1000);
+    worker.pass_ms(4000);
+    worker.vm.host(|host| host.faults.open_stream = 0);
     worker.pass_ms(410);
     worker.receive(NOSCRIPT); // it has been restarted: no script is loaded
     let ids = requests(&mut worker, 2);

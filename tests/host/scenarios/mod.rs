@@ -6,6 +6,7 @@ pub(crate) mod bridge;
 pub(crate) mod callouts;
 pub(crate) mod clients;
 pub(crate) mod configuration;
+pub(crate) mod denials;
 pub(crate) mod failures;
 pub(crate) mod held;
 pub(crate) mod keys;
@@ -122,6 +123,11 @@ macro_rules! all {
             a_server_that_is_away_is_looked_for_and_found
             the_password_is_in_the_environment
             every_request_ends_once_whatever_a_server_says
+        );
+        $crate::host::scenarios::all!($vm, denials:
+            the_like_of_what_was_denied_is_denied_at_once
+            a_rule_may_ask_every_time
+            a_denial_stands_while_redis_is_away
         );
         $crate::host::scenarios::all!($vm, bridge:
             the_bridge_takes_frames_off_and_puts_them_on

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 pub(crate) fn replies_are_the_same_wherever_they_are_cut<V: Vm>() {
-    let mut worker = connected::<V>(&with_redis_or_503());
+    let mut worker = connected::<V>(&with_redis(r#","on_error":"deny","cache_denials":"0s""#));
     let replies = [allowed(), b"-ERR x\r\n".to_vec(), denied(), b"$5\r\n*1\r\n:\r\n".to_vec(), allowed()].concat();
     for cut in 0..=replies.len() {
         let ids = requests(&mut worker, 5);

@@ -7,7 +7,7 @@ const AT_ONCE: usize = 32;
 
 pub(crate) fn many_replies_at_once_are_answered_in_turns<V: Vm>() {
     let mut worker = connected::<V>(&with_redis(""));
-    for reply in [denied(), allowed()] {
+    for reply in [allowed(), denied()] {
         let ids = requests(&mut worker, 500);
         worker.receive(&reply.repeat(500));
         let decided = ids.iter().filter(|id| worker.status(**id) != 0).count();

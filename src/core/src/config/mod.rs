@@ -207,6 +207,8 @@ pub struct RuleConfig {
     pub mode: Mode,
     /// How many requests of a hundred it is enforced on.
     pub enforce_percent: u8,
+    /// For how long a denial of Redis's stands for requests of the same kind, in milliseconds; 0: for none.
+    pub cache_denials_ms: u64,
     /// The answer of a request that it denies.
     pub response: Rc<Response>,
 }

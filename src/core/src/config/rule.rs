@@ -15,12 +15,14 @@ use std::rc::Rc;
 pub const MAX_RULES: usize = 1000;
 /// The greatest cost.
 pub const MAX_COST: u64 = 1 << 31;
+/// The longest time for which a denial stands.
+const MAX_CACHE_DENIALS_MS: u64 = 60_000;
 /// The most tiers of a rule.
 const MAX_TIERS: usize = 100;
 /// The most overrides of a rule.
 const MAX_OVERRIDES: usize = 10_000;
 
-const FIELDS: [&str; 17] = [
+const FIELDS: [&str; 18] = [
     "name",
     "select",
     "match",
@@ -37,6 +39,7 @@ const FIELDS: [&str; 17] = [
     "local",
     "mode",
     "enforce_percent",
+    "cache_denials",
     "response",
 ];
 
@@ -89,6 +92,7 @@ fn rule(r: &mut Reader, item: &Item<'_>, usual: &Rc<Response>) -> Option<RuleCon
     let share = o.get("local").map_or(Some(1.0), |item| local_share(r, &item));
     let mode = o.get("mode").map_or(Some(Mode::Enforce), |item| mode(r, &item));
     let percent = o.get("enforce_percent").map_or(Some(100), |item| r.integer(&item, 0..=100));
+    let cached = o.get("cache_denials").map_or(Some(1000), |item| r.duration(&item, 0, MAX_CACHE_DENIALS_MS));
     let response = o.get("response").map_or_else(|| Some(Rc::clone(usual)), |item| response(r, &item, usual).map(Rc::new));
     named?;
     Some(RuleConfig {
@@ -108,6 +112,7 @@ fn rule(r: &mut Reader, item: &Item<'_>, usual: &Rc<Response>) -> Option<RuleCon
         share: share?,
         mode: mode?,
         enforce_percent: u8::try_from(percent?).ok()?,
+        cache_denials_ms: cached?,
         response: response?,
     })
 }

@@ -45,7 +45,7 @@ fn limiter(scope: &str, rules: &[&str]) -> Limiter {
 }
 
 fn begin(limiter: &Limiter, data: &Table) -> Step {
-    limiter.begin(plan(limiter, Some("acme")), data, 0)
+    limiter.begin(plan(limiter, Some("acme")), data, Now::default())
 }
 
 /// The decision of a request whose calls end so.
@@ -56,7 +56,7 @@ fn decide(limiter: &Limiter, data: &Table, results: Vec<CallResult>) -> Decision
     for (part, result) in results.into_iter().enumerate() {
         assert_eq!(flow.settle(u16::try_from(part).unwrap(), result), part == last);
     }
-    flow.decide(limiter, data, 0)
+    flow.decide(limiter, data, Now::default())
 }
 
 fn allowed(remaining: u64) -> Verdict {
@@ -90,14 +90,14 @@ const FAILED: CallResult = Err(Failure::Timeout);
 fn a_request_that_no_rule_applies_to_goes_on() {
     let limiter = limiter("request", &[""]);
     let plan = plan(&limiter, None);
-    assert!(matches!(limiter.begin(plan, &Table::default(), 0), Step::Continue));
+    assert!(matches!(limiter.begin(plan, &Table::default(), Now::default()), Step::Continue));
 }
 
 #[test]
 fn a_missing_key_can_deny() {
     let limiter = limiter("request", &[r#","on_missing":"deny""#]);
     let plan = plan(&limiter, None);
-    let Step::Decide(decision) = limiter.begin(plan, &Table::default(), 0) else { panic!("not decided") };
+    let Step::Decide(decision) = limiter.begin(plan, &Table::default(), Now::default()) else { panic!("not decided") };
     assert_eq!((decision.kind, decision.source), (Kind::Denied { retry_ms: None }, None));
     assert_eq!(tally(&limiter, &decision), ["a Denied"]);
 }
@@ -199,7 +199,7 @@ fn every_algorithm_falls_back_to_a_bucket_of_its_own_and_layers_are_charged_toge
     assert_eq!(decisions[6].kind, Kind::Denied { retry_ms: Some(720_000) });
     let Step::Ask(mut flow, _) = begin(&limiter, &data) else { panic!("nothing to ask") };
     flow.settle(0, FAILED);
-    let an_hour_later = flow.decide(&limiter, &data, 3_600_000);
+    let an_hour_later = flow.decide(&limiter, &data, Now { wall_ms: 3_600_000, us: 0 });
     assert_eq!(quota(&an_hour_later), Some((5, 4, 720_000)));
 }
 
@@ -235,7 +235,7 @@ fn where_no_more_requests_can_be_held_back_they_are_denied() {
 
 #[test]
 fn a_clean_denial_is_never_overruled_and_a_clean_answer_never_charges_the_fallback() {
-    let (limiter, data) = (limiter("rule", &["", ""]), Table::default());
+    let (limiter, data) = (limiter("rule", &[r#","cache_denials":"0s""#, ""]), Table::default());
     let decision = decide(&limiter, &data, vec![Ok(vec![denied(100)]), FAILED]);
     assert_eq!((decision.kind, decision.source), (Kind::Denied { retry_ms: Some(100) }, Some(Source::Redis)));
     assert_eq!(tally(&limiter, &decision), ["a Denied", "b Error"]);
@@ -290,5 +290,5 @@ fn a_second_result_for_a_call_is_ignored() {
     assert!(!flow.settle(0, Ok(vec![allowed(5)])));
     assert!(!flow.settle(9, Ok(vec![allowed(5)])));
     assert!(flow.settle(1, Ok(vec![allowed(5)])));
-    assert_eq!(flow.decide(&limiter, &data, 0).kind, Kind::Denied { retry_ms: Some(100) });
+    assert_eq!(flow.decide(&limiter, &data, Now::default()).kind, Kind::Denied { retry_ms: Some(100) });
 }

@@ -73,6 +73,22 @@ proptest! {
     }
 
     #[test]
+    fn what_was_denied_is_denied_until_its_wait_is_over_whatever_is_charged_meanwhile(
+        mut history in histories(), part in 0.0..1.0, others in proptest::collection::vec((0_u64..4, 0.0..0.3), 1..8),
+    ) {
+        let cost = ((history.limit.burst() as f64 * part) as u64 + 1).min(history.limit.burst());
+        if let Outcome::Denied { retry_ms } = history.check_at(history.now_ms, cost).outcome {
+            let until_ms = history.now_ms + retry_ms;
+            for (other, pause) in others {
+                history.now_ms = (history.now_ms + (retry_ms as f64 * pause) as u64).min(until_ms - 1);
+                history.charge(other);
+                let outcome = history.check_at(history.now_ms, cost).outcome;
+                prop_assert!(matches!(outcome, Outcome::Denied { .. }), "{outcome:?}");
+            }
+        }
+    }
+
+    #[test]
     fn all_of_it_is_there_again_at_the_reset_and_not_a_millisecond_earlier(history in histories()) {
         let reset_ms = history.check_at(history.now_ms, 0).reset_ms;
         prop_assume!(reset_ms < MAX_WAIT_MS);

@@ -50,6 +50,8 @@ pub struct Rule {
     pub on_error: OnError,
     /// How many requests of a hundred it is enforced on; the others are decided all the same.
     pub enforce_percent: u8,
+    /// For how long a denial of Redis's stands for requests of the same kind, in milliseconds; 0: for none.
+    pub cache_denials_ms: u64,
     /// How often its live overrides are read, in milliseconds; `None`: it has none.
     pub live_every_ms: Option<u64>,
     /// The answer of a request that it denies.
@@ -273,6 +275,7 @@ impl Rule {
             name: config.name.clone(),
             on_error: config.on_error,
             enforce_percent: if config.mode == Mode::Shadow { 0 } else { config.enforce_percent },
+            cache_denials_ms: config.cache_denials_ms,
             live_every_ms: config.live_every_ms,
             response: Rc::clone(&config.response),
             algorithm: config.algorithm,

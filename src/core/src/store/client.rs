@@ -82,8 +82,9 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    pub(super) fn overdue(&self, timeout_us: u64, now_us: u64) -> bool {
-        now_us >= self.since_us.saturating_add(timeout_us)
+    /// When its time is up.
+    pub(super) fn due_us(&self, timeout_us: u64) -> u64 {
+        self.since_us.saturating_add(timeout_us)
     }
 
     pub(super) fn settle(self, result: Result<Vec<Verdict>, Failure>, now_us: u64, out: &mut Vec<Effect>) {

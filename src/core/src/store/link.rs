@@ -36,6 +36,8 @@ pub(super) struct Link {
     unsent: VecDeque<Pending>,
     /// How many of `sent` aren't settled.
     live: usize,
+    /// No call is overdue before this time.
+    due_us: u64,
     opened_before: bool,
 }
 
@@ -77,6 +79,7 @@ impl Link {
             sent: VecDeque::new(),
             unsent: VecDeque::new(),
             live: 0,
+            due_us: u64::MAX,
             opened_before: false,
         }
     }
@@ -89,6 +92,7 @@ impl Link {
         if self.waiting() >= MAX_WAITING {
             return self.fail(pending, Failure::Overloaded, now_us, out);
         }
+        self.due_us = self.due_us.min(pending.due_us(self.timeout_us));
         match self.state {
             State::Open { .. } => self.send(pending, out),
             State::Wanted => self.unsent.push_back(pending),
@@ -260,20 +264,28 @@ impl Link {
         self.health.reached(out);
     }
 
+    /// Settles what is overdue. It looks at all calls, but not before one can be: with many under way that is seldom.
     fn expire(&mut self, now_us: u64, out: &mut Vec<Effect>) {
+        if now_us < self.due_us {
+            return;
+        }
+        self.due_us = u64::MAX;
         let mut late = Vec::new();
-        if self.live > 0 {
-            for entry in &mut self.sent {
-                if matches!(entry, Entry::BySha(p) | Entry::WithScript(p) if p.overdue(self.timeout_us, now_us))
-                    && let Entry::BySha(p) | Entry::WithScript(p) = std::mem::replace(entry, Entry::Tombstone)
-                {
-                    self.live = self.live.saturating_sub(1);
-                    late.push(p);
-                }
+        for entry in &mut self.sent {
+            let (Entry::BySha(pending) | Entry::WithScript(pending)) = &*entry else { continue };
+            let due_us = pending.due_us(self.timeout_us);
+            if now_us < due_us {
+                self.due_us = self.due_us.min(due_us);
+            } else if let Entry::BySha(pending) | Entry::WithScript(pending) = std::mem::replace(entry, Entry::Tombstone) {
+                self.live = self.live.saturating_sub(1);
+                late.push(pending);
             }
         }
-        while let Some(pending) = self.unsent.pop_front_if(|pending| pending.overdue(self.timeout_us, now_us)) {
+        while let Some(pending) = self.unsent.pop_front_if(|pending| now_us >= pending.due_us(self.timeout_us)) {
             late.push(pending);
+        }
+        if let Some(pending) = self.unsent.front() {
+            self.due_us = self.due_us.min(pending.due_us(self.timeout_us));
         }
         for pending in late {
             out.push(Effect::Count(Counter::Timeout));
