@@ -13,13 +13,15 @@
 mod host;
 
 mod artifact;
+mod budget;
 
 use host::worker::Vm;
 use host::{Answer, Host, OK};
 use std::fs;
 use std::path::Path;
-use std::sync::OnceLock;
-use wasmi::{Caller, Engine, Extern, Instance, Linker, Memory, Module, Store, Val};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use wasmi::{CallHook, Caller, Config, Engine, Extern, Instance, Linker, Memory, Module, Store, Val};
 
 /// weir.wasm, read once.
 fn artifact() -> &'static (Engine, Module, usize) {
@@ -27,7 +29,7 @@ fn artifact() -> &'static (Engine, Module, usize) {
     ARTIFACT.get_or_init(|| {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/wasm32-unknown-unknown/release/weir.wasm");
         let bytes = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}; `make wasm` builds it", path.display()));
-        let engine = Engine::default();
+        let engine = Engine::new(Config::default().consume_fuel(true));
         let module = Module::new(&engine, &bytes).unwrap();
         (engine, module, bytes.len())
     })
@@ -36,14 +38,23 @@ fn artifact() -> &'static (Engine, Module, usize) {
 struct Wasm {
     store: Store<Host>,
     instance: Instance,
+    /// How often it has called the host.
+    host_calls: Arc<AtomicU64>,
 }
 
 impl Vm for Wasm {
     fn start(host: Host) -> Wasm {
         let (engine, module, _) = artifact();
         let mut store = Store::new(engine, host);
+        store.set_fuel(u64::MAX).unwrap();
+        let host_calls = Arc::new(AtomicU64::new(0));
+        let calls = Arc::clone(&host_calls);
+        store.call_hook(move |_, hook| {
+            calls.fetch_add(u64::from(matches!(hook, CallHook::CallingHost)), Ordering::Relaxed);
+            Ok(())
+        });
         let instance = linker(engine, module).instantiate_and_start(&mut store, module).unwrap();
-        let mut vm = Wasm { store, instance };
+        let mut vm = Wasm { store, instance, host_calls };
         vm.call("_initialize", &[]);
         vm
     }
