@@ -53,12 +53,10 @@ e2e: setup $(WASM) ## Real Envoy, real Redis, real clients.
 soak: setup $(WASM) ## Five minutes of load and of faults at random, by every transport.
 	@WEIR_SOAK_SECONDS=$(or $(SECONDS),300) cargo test -p weir --test e2e -- soak:: --nocapture 2>&1 | grep -v '^GET '
 
-bench: $(WASM) ## Measures Weir beside a filter that does nothing.
+bench: $(WASM) ## Measures Weir beside other filters, a quarter of an hour: benches/RESULTS.md and its picture.
 	@tests/setup.sh bench
 	@src/wasm-cargo.sh build --release --manifest-path benches/noop/Cargo.toml --target-dir target
-	@python3 benches/compare.py
-	@python3 benches/compare.py --traffic smallest
-	@python3 benches/compare.py --cases transports --rounds 7
+	@python3 benches/compare.py --write
 
 bench-core: ## Measures what a request costs in the core, with one rule and with a thousand.
 	@cargo bench -q --manifest-path benches/decisions/Cargo.toml --target-dir target/decisions

@@ -1,11 +1,13 @@
-"""Measures Weir beside Envoy without a filter and beside a wasm filter that does nothing: the same upstream, the same load, in turns,
-in one run, and an Envoy of its own for each measurement, because two processes of the same program aren't equally fast. What
-counts are the ratios; the machine's mood is in the spread.
+"""Measures Weir beside Envoy without a filter, a wasm filter that does nothing and Envoy's own local limiter: the same upstream, the
+same load, in turns, in one run, and an Envoy of its own for each turn, because two processes of the same program aren't equally
+fast. What counts are the ratios; the machine's mood is in the spread. Writes benches/RESULTS.md and benches/results.svg.
 """
 
 import argparse
 import collections
 import contextlib
+import datetime
+import itertools
 import json
 import os
 import pathlib
@@ -47,32 +49,44 @@ TRAFFIC = {
 }
 
 
+# What is measured, with which sample, and whether every request is let in.
+Case = collections.namedtuple("Case", "text allowed")
+
+NATIVE = """          - name: envoy.filters.http.local_ratelimit
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit
+              stat_prefix: native
+              token_bucket: {max_tokens: 1000000000, tokens_per_fill: 1000000000, fill_interval: 1s}
+              filter_enabled: {default_value: {numerator: 100, denominator: HUNDRED}}
+              filter_enforced: {default_value: {numerator: 100, denominator: HUNDRED}}
+"""
+
+
 def between(text, start, end, instead):
     """The text with something else between two marks."""
     before, rest = text.split(start, 1)
     return before + instead + end + rest.split(end, 1)[1]
 
 
-def limiter(sample, ports):
-    """A sample with a limit that is never reached."""
-    return demo.sample(sample, ports).replace("limits: [60/min burst 5]", "limits: [1000000000/s]")
+def limiter(sample, ports, limit="1000000000/s"):
+    return demo.sample(sample, ports).replace("limits: [60/min burst 5]", f"limits: [{limit}]")
 
 
-def cases(what, ports):
+def cases(ports):
     local = limiter("quickstart.yaml", ports)
-    nothing = {REFERENCE: local.replace(str(demo.WASM), str(NOOP))}
-    if what == "transports":
-        return nothing | {
-            "`redis`": limiter("redis.yaml", ports),
-            "`redis` through an internal listener": limiter("redis-listener.yaml", ports),
-            "`redis-call`": limiter("redis-call.yaml", ports),
-            "`webdis`": limiter("webdis.yaml", ports),
-        }
+    # One Redis in the Cluster's place.
+    proxied = between(limiter("redis-cluster.yaml", ports), "    lb_policy: CLUSTER_PROVIDED\n", "    load_assignment:", "")
     return {
-        "no filter": between(local, "          - name: weir\n", ROUTER, ""),
-        **nothing,
-        "weir, local": local,
-        "weir, Redis": limiter("redis.yaml", ports),
+        "no filter": Case(between(local, "          - name: weir\n", ROUTER, ""), True),
+        REFERENCE: Case(local.replace(str(demo.WASM), str(NOOP)), True),
+        "Envoy's own `local_ratelimit`": Case(between(local, "          - name: weir\n", ROUTER, NATIVE), True),
+        "weir, local": Case(local, True),
+        "weir, denied by Redis": Case(limiter("redis.yaml", ports, "1/d"), False),
+        "weir, `redis`": Case(limiter("redis.yaml", ports), True),
+        "weir, `redis` through an internal listener": Case(limiter("redis-listener.yaml", ports), True),
+        "weir, `redis` through Envoy's redis_proxy": Case(proxied, True),
+        "weir, `redis-call`": Case(limiter("redis-call.yaml", ports), True),
+        "weir, `webdis`": Case(limiter("webdis.yaml", ports), True),
     }
 
 
@@ -104,13 +118,13 @@ def start_upstream(children, directory, traffic):
 
 
 @contextlib.contextmanager
-def envoy(children, directory, text):
-    """An Envoy with one worker on ports of its own, as long as the block lasts; its port, its admin port and its process."""
+def envoy(children, directory, text, workers):
+    """An Envoy on ports of its own, as long as the block lasts; its port, its admin port and its process."""
     port, admin = demo.free_port(), demo.free_port()
     file, log = directory / "envoy.yaml", directory / "envoy.log"
     file.write_text(text.replace("port_value: 10000", f"port_value: {port}").replace("port_value: 9901", f"port_value: {admin}"))
     # The access log is written as it is shipped, and to nowhere.
-    options = ["--use-dynamic-base-id", "--log-level", "error", "--log-path", str(log), "--concurrency", "1"]
+    options = ["--use-dynamic-base-id", "--log-level", "error", "--log-path", str(log), "--concurrency", str(workers)]
     process = demo.start(children, [str(demo.ENVOY), "-c", str(file), *options], subprocess.DEVNULL)
     demo.until(
         30,
@@ -122,24 +136,48 @@ def envoy(children, directory, text):
     process.wait()
 
 
+def start_ms(children, directory, text):
+    """Milliseconds from Envoy's first line in its log to that its workers start."""
+    log = directory / "start.log"
+    log.unlink(missing_ok=True)
+    file = directory / "start.yaml"
+    file.write_text(text.replace("port_value: 10000", f"port_value: {demo.free_port()}").replace("port_value: 9901", f"port_value: {demo.free_port()}"))
+    options = ["--use-dynamic-base-id", "--log-path", str(log), "--log-format", "%E.%F %v", "--file-flush-interval-msec", "20"]
+    process = demo.start(children, [str(demo.ENVOY), "-c", str(file), *options, "--concurrency", "1"], subprocess.DEVNULL)
+    lines = lambda: log.read_text().splitlines() if log.exists() else []  # noqa: E731
+    started = lambda: [line for line in lines() if "starting workers" in line]  # noqa: E731
+    last = demo.until(30, started, lambda: "Envoy doesn't start")[0]
+    process.terminate()
+    process.wait()
+    seconds = lambda line: float(line.split(" ")[0])  # noqa: E731
+    return (seconds(last) - seconds(lines()[0])) * 1000
+
+
 def cpu_seconds(pid):
     """The CPU time that a process has taken."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-# Requests per second, median and 99th percentile of the latency, and Envoy's CPU time per request: both in microseconds.
-Run = collections.namedtuple("Run", "rate median tail cpu")
+def redis_calls(port):
+    """How many scripts a Redis has run so far."""
+    text = subprocess.run(["redis-cli", "-p", str(port), "info", "commandstats"], capture_output=True, text=True, check=True).stdout
+    return sum(int(calls) for calls in re.findall(r"cmdstat_eval\w*:calls=(\d+)", text))
 
 
-def load(port, pid, traffic, connections, seconds):
+# Requests per second, median and 99th percentile of the latency in microseconds, Envoy's CPU time for a request in microseconds, and
+# scripts run by Redis for a request.
+Run = collections.namedtuple("Run", "rate median tail cpu calls")
+
+
+def load(port, pid, redis, case, traffic, connections, seconds):
     headers = [argument for header in ["x-api-key: bench", *traffic.headers] for argument in ("-H", header)]
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", *headers, f"http://127.0.0.1:{port}{traffic.path}"]
-    before = cpu_seconds(pid)
+    before, calls = cpu_seconds(pid), redis_calls(redis)
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    cpu = cpu_seconds(pid) - before
-    if "Non-2xx" in text or "Socket errors" in text:
-        raise demo.Failed(f"not every request was let in:\n{text}")
+    cpu, calls = cpu_seconds(pid) - before, redis_calls(redis) - calls
+    if case.allowed is not None and (case.allowed == ("Non-2xx" in text) or "Socket errors" in text):
+        raise demo.Failed(f"not every request was let in, or every one was:\n{text}")
 
     def microseconds(percentile):
         number, unit = re.search(rf"{percentile}%\s+([\d.]+)(us|ms|s)", text).groups()
@@ -147,7 +185,15 @@ def load(port, pid, traffic, connections, seconds):
 
     requests = int(re.search(r"(\d+) requests in", text).group(1))
     rate = float(re.search(r"Requests/sec:\s+([\d.]+)", text).group(1))
-    return Run(rate, microseconds(50), microseconds(99), cpu / requests * 1_000_000)
+    return Run(rate, microseconds(50), microseconds(99), cpu / requests * 1_000_000, calls / requests)
+
+
+def round_trip(redis):
+    """The median of a script's way to Redis and back on one connection without Envoy, in microseconds."""
+    command = ["redis-benchmark", "-p", str(redis), "-c", "1", "-n", "20000", "--csv", "EVAL", "return 1", "0"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    # "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms",…
+    return float(text.strip().splitlines()[-1].split(",")[4].strip('"')) * 1000
 
 
 def decided_otherwise(admin):
@@ -156,53 +202,130 @@ def decided_otherwise(admin):
         return int(answer.read().decode().partition(": ")[2] or 0)
 
 
-def row(name, runs, reference):
+# A case's median and its ratios to the reference, each taken within its round: what disturbs one run disturbs its neighbours.
+Summary = collections.namedtuple("Summary", "run ratios")
+
+
+def summary(runs, reference):
+    return Summary(
+        Run(*(statistics.median(column) for column in zip(*runs))),
+        sorted(run.rate / other.rate for run, other in zip(runs, reference)),
+    )
+
+
+def row(name, summary):
     """A line of the table."""
-    # Each round's ratio is taken within the round: what disturbs one run disturbs its neighbours.
-    ratios = [run.rate / other.rate for run, other in zip(runs, reference)]
-    rate, median, tail, cpu = (statistics.median(column) for column in zip(*runs))
-    spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
-    return f"| {name} | {rate:,.0f} | {spread} | {cpu:,.0f} | {median:,.0f} | {tail:,.0f} |"
+    rate, median, tail, cpu, calls = summary.run
+    spread = f"{statistics.median(summary.ratios):.2f} ({summary.ratios[0]:.2f}–{summary.ratios[-1]:.2f})"
+    return f"| {name} | {rate:,.0f} | {spread} | {cpu:,.0f} | {median:,.0f} | {tail:,.0f} | {calls:.4f} |"
+
+
+def panel(title, summaries, x, y, width):
+    """Bars of the ratios, with their spread."""
+    out = [f'<text x="{x}" y="{y}" font-weight="bold">{title}</text>']
+    left, scale = x + 270, width - 350
+    for place, (name, summary) in enumerate(summaries.items()):
+        top = y + 12 + place * 20
+        ratio, low, high = statistics.median(summary.ratios), summary.ratios[0], summary.ratios[-1]
+        colour = "#2f7d4f" if name.startswith("weir") else "#6b7280"
+        out += [
+            f'<text x="{left - 8}" y="{top + 11}" text-anchor="end" fill="#333">{name.replace("`", "")}</text>',
+            f'<rect x="{left}" y="{top}" width="{min(ratio, 1.4) * scale:.0f}" height="14" fill="{colour}"/>',
+            f'<line x1="{left + min(low, 1.4) * scale:.0f}" x2="{left + min(high, 1.4) * scale:.0f}" y1="{top + 7}" y2="{top + 7}"'
+            ' stroke="#d08a1d" stroke-width="2"/>',
+            f'<text x="{left + 1.4 * scale + 10:.0f}" y="{top + 11}" fill="#333">{ratio:.2f}</text>',
+        ]
+    bottom = y + 12 + len(summaries) * 20
+    out.append(f'<line x1="{left + scale}" x2="{left + scale}" y1="{y + 8}" y2="{bottom}" stroke="#999" stroke-dasharray="3"/>')
+    return out
+
+
+def draw(tables):
+    width, height = 700, 60 + 20 * max(len(summaries) for summaries in tables.values())
+    rows = len(tables)
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{rows * height + 40}" font-family="sans-serif" font-size="12">',
+        '<rect width="100%" height="100%" fill="white"/>',
+        f'<text x="20" y="24" fill="#333">Throughput, as a ratio to {REFERENCE}; the thin line is the spread over the rounds</text>',
+    ]
+    for place, ((workers, connections), summaries) in enumerate(tables.items()):
+        out += panel(conditions(workers, connections), summaries, 20, 56 + place * height, width - 20)
+    return "\n".join([*out, "</svg>", ""])
+
+
+def conditions(workers, connections):
+    return f"{workers} worker{'s' * (workers > 1)}, {connections} connection{'s' * (connections > 1)}"
 
 
 def measure(arguments, children, directory):
     traffic = TRAFFIC[arguments.traffic]
     redis = demo.free_port()
     demo.start_redis(children, redis)
-    upstream = start_upstream(children, directory, traffic)
-    ports = {8000: upstream, 6379: redis}
-    if arguments.cases == "transports":
-        ports[7379] = start_webdis(children, directory, redis)
-    texts = cases(arguments.cases, ports)
-    runs = {name: [] for name in texts}
-    for turn in range(arguments.rounds):
-        print(f"round {turn + 1} of {arguments.rounds}", file=sys.stderr)
-        for name, text in texts.items():
-            with envoy(children, directory, text) as (port, admin, pid):
-                load(port, pid, traffic, arguments.connections, 1)  # warm
-                runs[name].append(load(port, pid, traffic, arguments.connections, arguments.seconds))
+    ports = {8000: start_upstream(children, directory, traffic), 6379: redis}
+    ports[7379] = start_webdis(children, directory, redis)
+    measured = {name: case for name, case in cases(ports).items() if re.search(arguments.only, name) or name == REFERENCE}
+    runs, trips = collections.defaultdict(list), []
+    for turn, workers in itertools.product(range(arguments.rounds), arguments.workers):
+        print(f"round {turn + 1} of {arguments.rounds}, {conditions(workers, 0)[:-14]}", file=sys.stderr)
+        trips.append(round_trip(redis))
+        for name, case in measured.items():
+            with envoy(children, directory, case.text, workers) as (port, admin, pid):
+                load(port, pid, redis, case._replace(allowed=None), traffic, 32, 1)  # warm
+                for connections in arguments.connections:
+                    run = load(port, pid, redis, case, traffic, connections, arguments.seconds)
+                    runs[workers, connections, name].append(run)
                 if failures := decided_otherwise(admin):
                     print(f"{name}: {failures} requests weren't decided by Redis", file=sys.stderr)
-    print(
+    combinations = itertools.product(arguments.workers, arguments.connections)
+    return statistics.median(trips), {
+        (workers, connections): {
+            name: summary(runs[workers, connections, name], runs[workers, connections, REFERENCE]) for name in measured
+        }
+        for workers, connections in combinations
+    }
+
+
+def report(arguments, trip, tables):
+    traffic = TRAFFIC[arguments.traffic]
+    out = [
+        "# What Weir costs\n",
+        f"`make bench`, {datetime.date.today()}, Envoy 1.40, {os.cpu_count()} cores that load, upstream, Redis and Envoy share: "
         f"{arguments.traffic} requests ({len(traffic.headers) + 2} headers, {traffic.answer} bytes answered), "
-        f"{arguments.connections} connections, one worker, {arguments.rounds} rounds of {arguments.seconds} s in turns; medians\n"
-    )
-    print(f"| | requests/s | ratio to {REFERENCE} (spread) | Envoy's CPU, µs a request | median µs | 99 % µs |")
-    print("|---|---|---|---|---|---|")
-    for name in texts:
-        print(row(name, runs[name], runs[REFERENCE]))
+        f"{arguments.rounds} rounds of {arguments.seconds} s in turns; medians, and the least and greatest ratio of a round. "
+        "No request reached its limit but in the row that says so.\n",
+        "![throughput as a ratio, by workers and connections](results.svg)\n",
+    ]
+    for (workers, connections), summaries in tables.items():
+        out += [
+            f"## {conditions(workers, connections)}\n",
+            f"| | requests/s | ratio to {REFERENCE} (spread) | Envoy's CPU, µs a request | median µs | 99 % µs | scripts in Redis a request |",
+            "|---|---|---|---|---|---|---|",
+            *(row(name, summary) for name, summary in summaries.items()),
+            "",
+        ]
+        if connections == 1 and "weir, `redis`" in summaries:
+            added = summaries["weir, `redis`"].run.median - summaries[REFERENCE].run.median
+            out.append(f"`EVAL \"return 1\"` on one connection without Envoy: {trip:.0f} µs. A decision by `redis` adds {added:.0f} µs.\n")
+    return "\n".join(out)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", choices=["filters", "transports"], default="filters")
+    parser.add_argument("--only", default="", help="cases whose names have this regular expression, and the reference")
     parser.add_argument("--traffic", choices=TRAFFIC, default="api")
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=2)
-    parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument("--connections", type=int, nargs="+", default=[1, 32, 256])
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--write", action="store_true", help="write benches/RESULTS.md and benches/results.svg")
     arguments = parser.parse_args()
     with demo.children() as children, tempfile.TemporaryDirectory(prefix="weir-") as directory:
-        measure(arguments, children, pathlib.Path(directory))
+        trip, tables = measure(arguments, children, pathlib.Path(directory))
+    text = report(arguments, trip, tables)
+    print(text)
+    if arguments.write:
+        (ROOT / "benches/RESULTS.md").write_text(text)
+        (ROOT / "benches/results.svg").write_text(draw(tables))
 
 
 if __name__ == "__main__":
