@@ -4,7 +4,26 @@
 /// in upper-case hex, `.` and `..` resolved, runs of `/` merged. A `%` that begins no escape becomes `%25`; other bytes stay.
 pub fn normalise(target: &[u8]) -> Vec<u8> {
     let end = target.iter().position(|b| matches!(b, b'?' | b'#')).unwrap_or(target.len());
-    let decoded = decode_unreserved(target.get(..end).unwrap_or_default());
+    let target = target.get(..end).unwrap_or_default();
+    if is_normal(target) {
+        return target.to_vec();
+    }
+    resolve(target)
+}
+
+/// Whether nothing is to be done: the usual path has no escape, no empty segment and none that begins with a dot.
+fn is_normal(path: &[u8]) -> bool {
+    let mut before = 0;
+    path.first() == Some(&b'/')
+        && path.iter().all(|byte| {
+            let plain = *byte != b'%' && !(before == b'/' && matches!(byte, b'/' | b'.'));
+            before = *byte;
+            plain
+        })
+}
+
+fn resolve(path: &[u8]) -> Vec<u8> {
+    let decoded = decode_unreserved(path);
     if !decoded.starts_with(b"/") {
         return decoded; // `*`, or a CONNECT's authority
     }
@@ -101,6 +120,13 @@ mod tests {
             target.extend(bytes);
             let once = normalise(&target);
             prop_assert_eq!(normalise(&once), once.clone());
+        }
+
+        #[test]
+        fn a_path_that_looks_normal_is(path in "[/.%a2fF~-]{0,12}") {
+            if is_normal(path.as_bytes()) {
+                prop_assert_eq!(resolve(path.as_bytes()), path.into_bytes());
+            }
         }
     }
 }

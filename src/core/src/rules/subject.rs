@@ -88,12 +88,14 @@ fn write_value(text: &mut String, value: &Value<'_>) {
 }
 
 fn write_bytes(text: &mut String, bytes: &[u8]) {
-    for byte in bytes.iter().copied() {
-        if is_plain(byte) {
-            text.push(char::from(byte));
-        } else {
-            write_to(text, format_args!("%{byte:02X}"));
-        }
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let plain = rest.iter().position(|byte| !is_plain(*byte)).unwrap_or(rest.len());
+        let (before, after) = rest.split_at(plain);
+        text.push_str(std::str::from_utf8(before).unwrap_or_default()); // what is plain is ASCII
+        let Some((byte, after)) = after.split_first() else { return };
+        write_to(text, format_args!("%{byte:02X}"));
+        rest = after;
     }
 }
 
