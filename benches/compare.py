@@ -69,7 +69,9 @@ def between(text, start, end, instead):
 
 
 def limiter(sample, ports, limit="1000000000/s"):
-    return demo.sample(sample, ports).replace("limits: [60/min burst 5]", f"limits: [{limit}]")
+    text = demo.sample(sample, ports).replace("limits: [60/min burst 5]", f"limits: [{limit}]")
+    # Where 256 connections share two cores with everything else, a wait isn't Redis's fault.
+    return text.replace("timeout: 50ms", "timeout: 2s")
 
 
 def cases(ports):
@@ -202,14 +204,16 @@ def decided_otherwise(admin):
         return int(answer.read().decode().partition(": ")[2] or 0)
 
 
-# A case's median and its ratios to the reference, each taken within its round: what disturbs one run disturbs its neighbours.
-Summary = collections.namedtuple("Summary", "run ratios")
+# A case's medians, its ratios to the reference, each taken within its round because what disturbs one run disturbs its neighbours, and the
+# least CPU time of a round, which is the least disturbed.
+Summary = collections.namedtuple("Summary", "run ratios least_cpu")
 
 
 def summary(runs, reference):
     return Summary(
         Run(*(statistics.median(column) for column in zip(*runs))),
         sorted(run.rate / other.rate for run, other in zip(runs, reference)),
+        min(run.cpu for run in runs),
     )
 
 
@@ -217,7 +221,7 @@ def row(name, summary):
     """A line of the table."""
     rate, median, tail, cpu, calls = summary.run
     spread = f"{statistics.median(summary.ratios):.2f} ({summary.ratios[0]:.2f}–{summary.ratios[-1]:.2f})"
-    return f"| {name} | {rate:,.0f} | {spread} | {cpu:,.0f} | {median:,.0f} | {tail:,.0f} | {calls:.4f} |"
+    return f"| {name} | {rate:,.0f} | {spread} | {cpu:,.0f} ({summary.least_cpu:,.0f}) | {median:,.0f} | {tail:,.0f} | {calls:.4f} |"
 
 
 def panel(title, summaries, x, y, width):
@@ -298,7 +302,7 @@ def report(arguments, trip, tables):
     for (workers, connections), summaries in tables.items():
         out += [
             f"## {conditions(workers, connections)}\n",
-            f"| | requests/s | ratio to {REFERENCE} (spread) | Envoy's CPU, µs a request | median µs | 99 % µs | scripts in Redis a request |",
+            f"| | requests/s | ratio to {REFERENCE} (spread) | Envoy's CPU, µs a request (least) | median µs | 99 % µs | scripts in Redis a request |",
             "|---|---|---|---|---|---|---|",
             *(row(name, summary) for name, summary in summaries.items()),
             "",

@@ -94,10 +94,10 @@ fn a_request_costs_what_is_written_down_here() {
         worker.gone(id);
     });
     let costs = [
-        ("no rule applies", none, (4_802, 4)),
-        ("decided locally", local, (22_453, 16)),
-        ("decided by Redis", redis, (30_229, 26)),
-        ("denied without asking", denied, (26_399, 12)),
+        ("no rule applies", none, (4_180, 4)),
+        ("decided locally", local, (18_996, 16)),
+        ("decided by Redis", redis, (25_656, 26)),
+        ("denied without asking", denied, (21_452, 12)),
     ];
     let off: Vec<String> = costs.into_iter().filter_map(off).collect();
     assert!(off.is_empty(), "if that is meant, write it down here: {off:#?}");
