@@ -1,6 +1,6 @@
 """Measures Weir beside Envoy without a filter, a wasm filter that does nothing and Envoy's own local limiter: the same upstream, the
 same load, in turns, in one run, and an Envoy of its own for each turn, because two processes of the same program aren't equally
-fast. What counts are the ratios; the machine's mood is in the spread. Writes benches/RESULTS.md and benches/results.svg.
+fast. What counts are the ratios; the machine's mood is in the spread.
 """
 
 import argparse
@@ -227,20 +227,21 @@ def row(name, summary):
 def panel(title, summaries, x, y, width):
     """Bars of the ratios, with their spread."""
     out = [f'<text x="{x}" y="{y}" font-weight="bold">{title}</text>']
-    left, scale = x + 270, width - 350
+    left, most = x + 270, 1.5
+    scale = (width - 330) / most
     for place, (name, summary) in enumerate(summaries.items()):
         top = y + 12 + place * 20
         ratio, low, high = statistics.median(summary.ratios), summary.ratios[0], summary.ratios[-1]
         colour = "#2f7d4f" if name.startswith("weir") else "#6b7280"
         out += [
             f'<text x="{left - 8}" y="{top + 11}" text-anchor="end" fill="#333">{name.replace("`", "")}</text>',
-            f'<rect x="{left}" y="{top}" width="{min(ratio, 1.4) * scale:.0f}" height="14" fill="{colour}"/>',
-            f'<line x1="{left + min(low, 1.4) * scale:.0f}" x2="{left + min(high, 1.4) * scale:.0f}" y1="{top + 7}" y2="{top + 7}"'
+            f'<rect x="{left}" y="{top}" width="{min(ratio, most) * scale:.0f}" height="14" fill="{colour}"/>',
+            f'<line x1="{left + min(low, most) * scale:.0f}" x2="{left + min(high, most) * scale:.0f}" y1="{top + 7}" y2="{top + 7}"'
             ' stroke="#d08a1d" stroke-width="2"/>',
-            f'<text x="{left + 1.4 * scale + 10:.0f}" y="{top + 11}" fill="#333">{ratio:.2f}</text>',
+            f'<text x="{left + most * scale + 10:.0f}" y="{top + 11}" fill="#333">{ratio:.2f}</text>',
         ]
     bottom = y + 12 + len(summaries) * 20
-    out.append(f'<line x1="{left + scale}" x2="{left + scale}" y1="{y + 8}" y2="{bottom}" stroke="#999" stroke-dasharray="3"/>')
+    out.append(f'<line x1="{left + scale:.0f}" x2="{left + scale:.0f}" y1="{y + 8}" y2="{bottom}" stroke="#999" stroke-dasharray="3"/>')
     return out
 
 
@@ -321,15 +322,16 @@ def main():
     parser.add_argument("--seconds", type=int, default=2)
     parser.add_argument("--connections", type=int, nargs="+", default=[1, 32, 256])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--write", action="store_true", help="write benches/RESULTS.md and benches/results.svg")
+    parser.add_argument("--write", type=pathlib.Path, help="the directory for RESULTS.md and results.svg")
     arguments = parser.parse_args()
     with demo.children() as children, tempfile.TemporaryDirectory(prefix="weir-") as directory:
         trip, tables = measure(arguments, children, pathlib.Path(directory))
     text = report(arguments, trip, tables)
     print(text)
     if arguments.write:
-        (ROOT / "benches/RESULTS.md").write_text(text)
-        (ROOT / "benches/results.svg").write_text(draw(tables))
+        arguments.write.mkdir(parents=True, exist_ok=True)
+        (arguments.write / "RESULTS.md").write_text(text)
+        (arguments.write / "results.svg").write_text(draw(tables))
 
 
 if __name__ == "__main__":
