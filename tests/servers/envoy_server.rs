@@ -307,7 +307,8 @@ impl Envoy {
     pub(crate) fn accesses(&self, count: usize) -> Vec<String> {
         let lines = || -> Vec<String> {
             let log = self.log();
-            log.lines().filter(|line| line.contains(" verdict=")).map(str::to_owned).collect()
+            let whole = log.rsplit_once('\n').map_or("", |(lines, _)| lines); // the last one may be under way
+            whole.lines().filter(|line| line.contains(" verdict=")).map(str::to_owned).collect()
         };
         until(
             Duration::from_secs(10),
