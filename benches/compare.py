@@ -268,11 +268,14 @@ def measure(arguments, children, directory):
     demo.start_redis(children, redis)
     ports = {8000: start_upstream(children, directory, traffic), 6379: redis}
     ports[7379] = start_webdis(children, directory, redis)
-    measured = {name: case for name, case in cases(ports).items() if re.search(arguments.only, name) or name == REFERENCE}
-    runs, trips = collections.defaultdict(list), []
+    everything = cases(ports)
+    measured = {name: case for name, case in everything.items() if re.search(arguments.only, name) or name == REFERENCE}
+    runs, trips, starts = collections.defaultdict(list), [], collections.defaultdict(list)
     for turn, workers in itertools.product(range(arguments.rounds), arguments.workers):
         print(f"round {turn + 1} of {arguments.rounds}, {conditions(workers, 0)[:-14]}", file=sys.stderr)
         trips.append(round_trip(redis))
+        for name in ["no filter", REFERENCE, "weir, local"]:
+            starts[name].append(start_ms(children, directory, everything[name].text))
         for name, case in measured.items():
             with envoy(children, directory, case.text, workers) as (port, admin, pid):
                 load(port, pid, redis, case._replace(allowed=None), traffic, 32, 1)  # warm
@@ -282,7 +285,8 @@ def measure(arguments, children, directory):
                 if failures := decided_otherwise(admin):
                     print(f"{name}: {failures} requests weren't decided by Redis", file=sys.stderr)
     combinations = itertools.product(arguments.workers, arguments.connections)
-    return statistics.median(trips), {
+    once = statistics.median(trips), {name: statistics.median(times) for name, times in starts.items()}
+    return *once, {
         (workers, connections): {
             name: summary(runs[workers, connections, name], runs[workers, connections, REFERENCE]) for name in measured
         }
@@ -290,7 +294,7 @@ def measure(arguments, children, directory):
     }
 
 
-def report(arguments, trip, tables):
+def report(arguments, trip, starts, tables):
     traffic = TRAFFIC[arguments.traffic]
     out = [
         "# What Weir costs\n",
@@ -298,6 +302,7 @@ def report(arguments, trip, tables):
         f"{arguments.traffic} requests ({len(traffic.headers) + 2} headers, {traffic.answer} bytes answered), "
         f"{arguments.rounds} rounds of {arguments.seconds} s in turns; medians, and the least and greatest ratio of a round. "
         "No request reached its limit but in the row that says so.\n",
+        "Until its workers start Envoy takes: " + ", ".join(f"{name} {ms:.0f} ms" for name, ms in starts.items()) + ".\n",
         "![throughput as a ratio, by workers and connections](results.svg)\n",
     ]
     for (workers, connections), summaries in tables.items():
@@ -325,8 +330,8 @@ def main():
     parser.add_argument("--write", type=pathlib.Path, help="the directory for RESULTS.md and results.svg")
     arguments = parser.parse_args()
     with demo.children() as children, tempfile.TemporaryDirectory(prefix="weir-") as directory:
-        trip, tables = measure(arguments, children, pathlib.Path(directory))
-    text = report(arguments, trip, tables)
+        trip, starts, tables = measure(arguments, children, pathlib.Path(directory))
+    text = report(arguments, trip, starts, tables)
     print(text)
     if arguments.write:
         arguments.write.mkdir(parents=True, exist_ok=True)
