@@ -119,12 +119,16 @@ def start_upstream(children, directory, traffic):
     return port
 
 
+def on_ports(text, port, admin):
+    return text.replace("port_value: 10000", f"port_value: {port}").replace("port_value: 9901", f"port_value: {admin}")
+
+
 @contextlib.contextmanager
 def envoy(children, directory, text, workers):
     """An Envoy on ports of its own, as long as the block lasts; its port, its admin port and its process."""
     port, admin = demo.free_port(), demo.free_port()
     file, log = directory / "envoy.yaml", directory / "envoy.log"
-    file.write_text(text.replace("port_value: 10000", f"port_value: {port}").replace("port_value: 9901", f"port_value: {admin}"))
+    file.write_text(on_ports(text, port, admin))
     # The access log is written as it is shipped, and to nowhere.
     options = ["--use-dynamic-base-id", "--log-level", "error", "--log-path", str(log), "--concurrency", str(workers)]
     process = demo.start(children, [str(demo.ENVOY), "-c", str(file), *options], subprocess.DEVNULL)
@@ -143,7 +147,7 @@ def start_ms(children, directory, text):
     log = directory / "start.log"
     log.unlink(missing_ok=True)
     file = directory / "start.yaml"
-    file.write_text(text.replace("port_value: 10000", f"port_value: {demo.free_port()}").replace("port_value: 9901", f"port_value: {demo.free_port()}"))
+    file.write_text(on_ports(text, demo.free_port(), demo.free_port()))
     options = ["--use-dynamic-base-id", "--log-path", str(log), "--log-format", "%E.%F %v", "--file-flush-interval-msec", "20"]
     process = demo.start(children, [str(demo.ENVOY), "-c", str(file), *options, "--concurrency", "1"], subprocess.DEVNULL)
     lines = lambda: log.read_text().splitlines() if log.exists() else []  # noqa: E731

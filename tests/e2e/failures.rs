@@ -5,7 +5,7 @@ use crate::servers::faulty::{Faulty, Mode};
 use crate::servers::http_client::Client;
 use crate::servers::redis_server::Redis;
 use crate::servers::{free_port, until};
-use crate::{StopAtEnd, alone, beside_others, with_store};
+use crate::{StopAtEnd, alone, assert_in_time, beside_others, with_store};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -42,13 +42,6 @@ fn under_load(envoy: &Envoy, clients: usize, happens: impl FnOnce()) -> Vec<(u16
         drop(at_end);
         clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
     })
-}
-
-/// Answers come within the timeout and 20 ms. The machine may stall a few.
-fn assert_in_time(answers: &[(u16, Duration)], timeout: Duration) {
-    let late = answers.iter().filter(|(_, took)| *took > timeout + Duration::from_millis(20)).count();
-    let slowest = answers.iter().map(|(_, took)| *took).max().unwrap();
-    assert!(late * 100 <= answers.len() && slowest < Duration::from_secs(1), "{late} of {}, {slowest:?}", answers.len());
 }
 
 #[test]

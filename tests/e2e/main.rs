@@ -32,6 +32,7 @@ mod upstream;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 static MACHINE: RwLock<()> = RwLock::new(());
 
@@ -52,6 +53,13 @@ impl Drop for StopAtEnd<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+/// Answers came within the timeout and 20 ms. The machine may stall a few.
+fn assert_in_time<T: std::fmt::Debug>(answers: &[(T, Duration)], timeout: Duration) {
+    let late: Vec<_> = answers.iter().filter(|(_, took)| *took > timeout + Duration::from_millis(20)).collect();
+    assert!(!answers.is_empty() && late.len() * 100 <= answers.len(), "{} of {}: {late:?}", late.len(), answers.len());
+    assert!(late.iter().all(|(_, took)| *took < Duration::from_secs(1)), "{late:?}");
 }
 
 /// A plugin configuration with a store and one rule that counts API keys; `fields` of the rule.

@@ -36,7 +36,7 @@ fn webdis(port: u16) -> Setup {
 
 fn webdis_with(port: u16, auth: &str) -> Setup {
     Setup::sample("webdis.yaml")
-        .replace("port_value: 7379", &format!("port_value: {port}"))
+        .with_webdis(port)
         .replace("transport: webdis", &format!("transport: webdis\n                      auth: {auth}"))
 }
 

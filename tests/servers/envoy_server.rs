@@ -77,6 +77,10 @@ impl Setup {
         self.replace("port_value: 6379", &format!("port_value: {port}"))
     }
 
+    pub(crate) fn with_webdis(self, port: u16) -> Setup {
+        self.replace("port_value: 7379", &format!("port_value: {port}"))
+    }
+
     /// With a server of Upstash's protocol on this port, without TLS.
     pub(crate) fn with_plain_upstash(self, port: u16) -> Setup {
         self.without("    transport_socket:\n", "    load_assignment:\n")

@@ -2,6 +2,7 @@
 //! machine, so a request that gets dearer is noticed here, whatever the machine's mood.
 
 use super::Wasm;
+use crate::host::scenarios::{GREETED, allowed, reply};
 use crate::host::worker::{Vm, Worker};
 use std::sync::atomic::Ordering;
 
@@ -10,10 +11,6 @@ const WARM: u32 = 100;
 const MEASURED: u32 = 100;
 /// How far a request may be from its budget before that has to be changed, which is to say so.
 const TOLERANCE_PERCENT: u64 = 10;
-
-const GREETED: &[u8] = b"*4\r\n:1\r\n:1\r\n:0\r\n:0\r\n";
-const ALLOWED: &[u8] = b"*4\r\n:1\r\n:2\r\n:0\r\n:600\r\n";
-const DENIED: &[u8] = b"*4\r\n:0\r\n:0\r\n:60000\r\n:60000\r\n";
 
 const RULE: &str =
     r#""rules":[{"name":"r","match":{"path":{"prefix":"/v1"}},"key":["header:x-api-key"],"limits":["1000000/s"]}]"#;
@@ -74,19 +71,19 @@ fn a_request_costs_what_is_written_down_here() {
         answered(worker, id);
     });
     let mut worker = Worker::<Wasm>::start(&with_redis());
-    let mut reply = [GREETED, ALLOWED].concat();
+    let mut answer = [GREETED, &allowed()].concat();
     let redis = cost(&mut worker, |worker| {
         let id = request(worker, b"/v1/orders?limit=50");
         worker.turn();
-        worker.receive(&reply);
-        reply = ALLOWED.to_vec();
+        worker.receive(&answer);
+        answer = allowed();
         assert_eq!(worker.status(id), 200);
         answered(worker, id);
         worker.vm.host(|host| host.sent.clear());
     });
     let id = request(&mut worker, b"/v1/orders");
     worker.turn();
-    worker.receive(DENIED);
+    worker.receive(&reply(0, 0, 60_000, 60_000));
     assert_eq!(worker.status(id), 429);
     let denied = cost(&mut worker, |worker| {
         let id = request(worker, b"/v1/orders?limit=50");

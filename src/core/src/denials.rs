@@ -56,6 +56,15 @@ impl Denials {
 
     /// Takes what Redis has answered: a denial is kept for `keep_us` since it was asked for, what is allowed ends an older denial.
     pub fn learn(&mut self, check: &Check, verdicts: &[Verdict], asked_us: u64, told_us: u64, keep_us: u64) {
+        let waits = verdicts.iter().filter_map(|verdict| match verdict.outcome {
+            Outcome::Allowed => None,
+            Outcome::Denied { retry_ms } => Some(retry_ms.saturating_mul(1000)),
+            Outcome::NeverPasses => Some(u64::MAX),
+        });
+        let wait_us = waits.max().filter(|_| keep_us > 0);
+        if wait_us.is_none() && self.is_empty() {
+            return;
+        }
         let key = key(check);
         for generation in [&mut self.young, &mut self.old] {
             match generation.get(&key) {
@@ -64,12 +73,7 @@ impl Denials {
                 None => {}
             }
         }
-        let waits = verdicts.iter().filter_map(|verdict| match verdict.outcome {
-            Outcome::Allowed => None,
-            Outcome::Denied { retry_ms } => Some(retry_ms.saturating_mul(1000)),
-            Outcome::NeverPasses => Some(u64::MAX),
-        });
-        let Some(wait_us) = waits.max().filter(|_| keep_us > 0) else { return };
+        let Some(wait_us) = wait_us else { return };
         if self.young.len() >= GENERATION {
             self.old = std::mem::take(&mut self.young);
         }

@@ -208,11 +208,7 @@ impl Limiter {
     /// Keeps in mind what Redis has denied.
     fn learn(&self, judged: &Judged<'_>, verdicts: &[Verdict], asked_us: u64, now: Now) {
         let keep_us = judged.rule.cache_denials_ms.saturating_mul(1000);
-        let denies = verdicts.iter().any(|verdict| verdict.outcome != Outcome::Allowed);
-        let mut denials = self.denials.borrow_mut();
-        if denies && keep_us > 0 || !denials.is_empty() {
-            denials.learn(judged.check, verdicts, asked_us, now.us, keep_us);
-        }
+        self.denials.borrow_mut().learn(judged.check, verdicts, asked_us, now.us, keep_us);
     }
 
     fn call(&self, store: &Store, checks: &[Check]) -> Call {

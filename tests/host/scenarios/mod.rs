@@ -143,14 +143,14 @@ macro_rules! all {
 pub(crate) use all;
 
 /// The reply to the greeting of a new stream.
-const GREETED: &[u8] = b"*4\r\n:1\r\n:1\r\n:0\r\n:0\r\n";
+pub(crate) const GREETED: &[u8] = b"*4\r\n:1\r\n:1\r\n:0\r\n:0\r\n";
 const NOSCRIPT: &[u8] = b"-NOSCRIPT No matching script.\r\n";
 
-fn reply(status: i64, remaining: i64, retry_ms: i64, reset_ms: i64) -> Vec<u8> {
+pub(crate) fn reply(status: i64, remaining: i64, retry_ms: i64, reset_ms: i64) -> Vec<u8> {
     format!("*4\r\n:{status}\r\n:{remaining}\r\n:{retry_ms}\r\n:{reset_ms}\r\n").into_bytes()
 }
 
-fn allowed() -> Vec<u8> {
+pub(crate) fn allowed() -> Vec<u8> {
     reply(1, 2, 0, 600)
 }
 

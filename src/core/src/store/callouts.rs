@@ -34,7 +34,7 @@ pub(super) struct Callouts {
     /// Calls in all of these.
     pending: usize,
     /// None of those under way is overdue before this time.
-    due_us: u64,
+    earliest_us: u64,
 }
 
 /// What one callout is for.
@@ -78,7 +78,7 @@ impl Callouts {
             dispatching: VecDeque::new(),
             waiting: HashMap::new(),
             pending: 0,
-            due_us: u64::MAX,
+            earliest_us: u64::MAX,
         }
     }
 
@@ -112,7 +112,7 @@ impl Callouts {
 
     pub(super) fn poll(&mut self, now_us: u64, out: &mut Vec<Effect>) {
         // All of them are looked at, but not before one can be overdue: with many under way that is seldom.
-        if now_us >= self.due_us {
+        if now_us >= self.earliest_us {
             let late = self.waiting.iter().filter(|(_, batch)| self.left_us(batch.since_us, now_us) == 0);
             let late: Vec<u32> = late.map(|(callout, _)| *callout).collect();
             for callout in late {
@@ -120,8 +120,8 @@ impl Callouts {
                     self.end(batch, &Failure::Timeout, now_us, out);
                 }
             }
-            let due = self.waiting.values().map(|batch| batch.since_us.saturating_add(self.timeout_us));
-            self.due_us = due.min().unwrap_or(u64::MAX);
+            let due = self.waiting.values().map(|batch| self.due_us(batch.since_us));
+            self.earliest_us = due.min().unwrap_or(u64::MAX);
         }
         while let Some(batch) = self.queued.pop_front() {
             self.dispatch(batch, now_us, out);
@@ -144,7 +144,7 @@ impl Callouts {
         let Some(batch) = self.dispatching.pop_front() else { return };
         match callout {
             Some(callout) => {
-                self.due_us = self.due_us.min(batch.since_us.saturating_add(self.timeout_us));
+                self.earliest_us = self.earliest_us.min(self.due_us(batch.since_us));
                 self.waiting.insert(callout, batch);
             }
             None => self.end(batch, &Failure::Disconnected, now_us, out),
@@ -182,9 +182,14 @@ impl Callouts {
         }
     }
 
-    /// Microseconds until the deadline of what has begun then.
+    /// The deadline of what has begun then.
+    fn due_us(&self, since_us: u64) -> u64 {
+        since_us.saturating_add(self.timeout_us)
+    }
+
+    /// Microseconds until that.
     fn left_us(&self, since_us: u64, now_us: u64) -> u64 {
-        since_us.saturating_add(self.timeout_us).saturating_sub(now_us)
+        self.due_us(since_us).saturating_sub(now_us)
     }
 
     /// Puts a batch in line for the next poll.
