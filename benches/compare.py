@@ -85,6 +85,7 @@ def cases(ports):
         "weir, local": Case(local, True),
         "weir, denied by Redis": Case(limiter("redis.yaml", ports, "1/d"), False),
         "weir, `redis`": Case(limiter("redis.yaml", ports), True),
+        "weir, leased": Case(limiter("redis.yaml", ports).replace("/s]\n", "/s]\n                      lease: {max: 1000}\n"), True),
         "weir, `redis` through an internal listener": Case(limiter("redis-listener.yaml", ports), True),
         "weir, `redis` through Envoy's redis_proxy": Case(proxied, True),
         "weir, `redis-call`": Case(limiter("redis-call.yaml", ports), True),

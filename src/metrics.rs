@@ -38,6 +38,7 @@ struct RuleMetrics {
     local_denied: Metric,
     delayed: Metric,
     cache_denied: Metric,
+    lease_allowed: Metric,
 }
 
 /// A metric; `None` where the host won't define it. What can't be counted isn't worth a request.
@@ -182,6 +183,7 @@ impl RuleMetrics {
             local_denied: counter("local_denied"),
             delayed: counter("delayed"),
             cache_denied: counter("cache_denied"),
+            lease_allowed: counter("lease_allowed"),
         }
     }
 
@@ -196,6 +198,7 @@ impl RuleMetrics {
             Tally::LocalDenied => self.local_denied,
             Tally::Delayed => self.delayed,
             Tally::CacheDenied => self.cache_denied,
+            Tally::LeaseAllowed => self.lease_allowed,
         }
     }
 }

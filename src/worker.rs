@@ -97,11 +97,16 @@ impl Worker {
         }
         let decision = match self.limiter.begin(plan, &self.slots(), now) {
             Step::Continue => return Action::Continue,
-            Step::Decide(decision) => decision,
-            Step::Ask(flow, calls) => match self.ask(id, flow, calls, now) {
-                None => return Action::Pause,
-                Some(flow) => flow.decide(&self.limiter, &self.slots(), now),
-            },
+            Step::Decide(decision) => {
+                self.fetch(now);
+                decision
+            }
+            Step::Ask(flow, calls) => {
+                let settled = self.ask(id, flow, calls, now);
+                self.fetch(now);
+                let Some(flow) = settled else { return Action::Pause };
+                flow.decide(&self.limiter, &self.slots(), now)
+            }
         };
         match self.carry_out(id, decision, now) {
             Next::GoOn => Action::Continue,
@@ -222,20 +227,18 @@ impl Worker {
     /// Tells Redis's client what has happened, and does what it wants.
     fn tell(&self, redis: &Redis, now: Now, what: impl FnOnce(&mut Client, &mut Vec<Effect>)) {
         let effects = redis.tell(what);
-        self.perform(redis, effects, now, &mut |ticket, result| self.settle(ticket, result));
+        self.perform(redis, effects, now, &mut |ticket, result| self.settle(ticket, result, now));
     }
 
     /// Asks Redis for a request in its own callback. The flow comes back where that was answered at once.
-    fn ask(&self, id: u32, mut flow: Flow, calls: Vec<Call>, now: Now) -> Option<Flow> {
+    fn ask(&self, id: u32, mut flow: Flow, calls: Vec<(u16, Call)>, now: Now) -> Option<Flow> {
         let Some(redis) = &self.redis else { return Some(flow) };
-        let effects = redis.tell(|client, out| client.ask(id, calls, now.us, out));
+        let calls = calls.into_iter().map(|(part, call)| (Ticket::Request { id, part }, call));
+        let effects = redis.tell(|client, out| client.ask(calls, now.us, out));
         let mut settled = false;
-        self.perform(redis, effects, now, &mut |ticket, result| {
-            if ticket.request == id {
-                settled = flow.settle(ticket.part, result);
-            } else {
-                self.settle(ticket, result);
-            }
+        self.perform(redis, effects, now, &mut |ticket, result| match ticket {
+            Ticket::Request { id: asking, part } if asking == id => settled = flow.settle(part, result),
+            _ => self.settle(ticket, result, now),
         });
         redis.tick_within(redis.client.borrow().poll_every_ms());
         self.go_on(redis, now);
@@ -244,6 +247,16 @@ impl Worker {
         }
         self.live.borrow_mut().insert(id, Live::Waiting(flow));
         None
+    }
+
+    /// Makes the calls for leases that a request has made wanted.
+    fn fetch(&self, now: Now) {
+        let (Some(redis), calls) = (&self.redis, self.limiter.fetches()) else { return };
+        if !calls.is_empty() {
+            self.tell(redis, now, |client, out| client.ask(calls.into_iter(), now.us, out));
+            redis.tick_within(redis.client.borrow().poll_every_ms());
+            self.go_on(redis, now);
+        }
     }
 
     /// Does what the client wants. `done` takes the results of calls.
@@ -320,12 +333,17 @@ impl Worker {
         None
     }
 
-    /// A call of a request that waits is settled.
-    fn settle(&self, ticket: Ticket, result: CallResult) {
-        if let Some(Live::Waiting(flow)) = self.live.borrow_mut().get_mut(&ticket.request)
-            && flow.settle(ticket.part, result)
-        {
-            self.ready.borrow_mut().push_back(ticket.request);
+    /// A call is settled.
+    fn settle(&self, ticket: Ticket, result: CallResult, now: Now) {
+        match ticket {
+            Ticket::Request { id, part } => {
+                if let Some(Live::Waiting(flow)) = self.live.borrow_mut().get_mut(&id)
+                    && flow.settle(part, result)
+                {
+                    self.ready.borrow_mut().push_back(id);
+                }
+            }
+            Ticket::Lease(lease) => self.limiter.settle_lease(lease, result, now),
         }
     }
 

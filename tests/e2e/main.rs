@@ -21,6 +21,7 @@ mod decisions;
 mod denials;
 mod failures;
 mod faults;
+mod leases;
 mod load;
 mod metrics;
 mod observability;

@@ -90,10 +90,32 @@ fn a_request_costs_what_is_written_down_here() {
         assert_eq!(worker.status(id), 429);
         worker.gone(id);
     });
+    let leased = with_redis().replace("1000000/s", "1000000/min fixed_window");
+    let leased = leased.replace(r#""key""#, r#""lease":{"max":10000,"every":"5s"},"key""#);
+    let mut worker = Worker::<Wasm>::start(&leased);
+    // Nothing is left to lease until Redis says so, and then as much as came before.
+    let mut answer = [GREETED, &reply(1, 0, 0, 30_000)].concat();
+    for left in [0; 400].into_iter().chain([500_000; 3]) {
+        let id = request(&mut worker, b"/v1/orders");
+        worker.turn();
+        worker.receive(&answer);
+        answered(&mut worker, id);
+        answer = reply(1, left, 0, 30_000);
+        worker.pass_ms(1);
+    }
+    worker.receive(&answer); // for the lease that the last one has made wanted
+    let leased = cost(&mut worker, |worker| {
+        let id = request(worker, b"/v1/orders?limit=50");
+        worker.turn();
+        assert_eq!(worker.status(id), 200);
+        answered(worker, id);
+    });
+    assert_eq!(worker.vm.host(|host| host.metric("weir.rule.r.lease_allowed")), i64::from(WARM + MEASURED));
     let costs = [
         ("no rule applies", none, (4_180, 4)),
         ("decided locally", local, (18_996, 16)),
         ("decided by Redis", redis, (25_656, 26)),
+        ("let in by a lease", leased, (15_755, 14)),
         ("denied without asking", denied, (21_452, 12)),
     ];
     let off: Vec<String> = costs.into_iter().filter_map(off).collect();

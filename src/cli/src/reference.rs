@@ -35,7 +35,7 @@ fn one_yaml(text: &str) -> Value {
 }
 
 /// Where the fields of a section of the reference belong, and what there has to be beside them.
-const SECTIONS: [(&str, &str, &str); 15] = [
+const SECTIONS: [(&str, &str, &str); 16] = [
     ("The whole", "", "{rules: [{name: r, key: [ip], limits: [1/s]}]}"),
     ("store", "/store", "{cluster: c}"),
     ("breaker", "/store/breaker", "{}"),
@@ -50,6 +50,7 @@ const SECTIONS: [(&str, &str, &str); 15] = [
     ("cost", "/rules/0/cost", "{}"),
     ("tiers", "/rules/0/tiers", "{by: ip, values: {a: [1/s]}}"),
     ("live_overrides", "/rules/0/live_overrides", "{}"),
+    ("lease", "/rules/0/lease", "{}"),
     ("local", "/rules/0/local", "{}"),
 ];
 

@@ -139,6 +139,7 @@ pub fn filter_state<'a>(decision: &'a Decision, rules: &'a Rules) -> impl Iterat
         Source::Redis => "redis",
         Source::Local => "local",
         Source::DenialCache => "denial_cache",
+        Source::Lease => "lease",
     });
     let rule = decision.rule.and_then(|rule| rules.get(rule)).map(|rule| rule.name.as_str());
     let values = [

@@ -5,10 +5,11 @@
 
 use crate::config::{Config, OnError, Scope, Store};
 use crate::denials::Denials;
+use crate::leases::{LeaseId, Leases, Met, Terms, Wanted};
 use crate::limit::{Limit, Outcome, Verdict};
 use crate::local::{self, Charge, SharedData, Unavailable};
 use crate::rules::{Check, Checks, Plan, Rule, RuleId, Rules, redis_key};
-use crate::store::{Call, Failure, LimitCall};
+use crate::store::{Call, Failure, LimitCall, Ticket};
 use std::cell::RefCell;
 
 /// A configuration, ready to decide.
@@ -19,6 +20,9 @@ pub struct Limiter {
     /// Redis, where there is one.
     pub store: Option<Store>,
     denials: RefCell<Denials>,
+    leases: RefCell<Leases>,
+    /// Calls for leases that are to go out.
+    fetches: RefCell<Vec<(Ticket, Call)>>,
 }
 
 /// A moment.
@@ -35,8 +39,8 @@ pub struct Now {
 pub enum Step {
     /// No rule applies to it.
     Continue,
-    /// It waits for these calls, whose results go to [`Flow::settle`] by their place.
-    Ask(Flow, Vec<Call>),
+    /// It waits for these calls, whose results go to [`Flow::settle`] by their parts.
+    Ask(Flow, Vec<(u16, Call)>),
     /// It is decided.
     Decide(Decision),
 }
@@ -45,13 +49,21 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Flow {
     checks: Vec<Check>,
-    /// How many of the checks each call is for, in their order.
-    covers: Vec<usize>,
+    /// In the order of the checks.
+    parts: Vec<Part>,
     /// Rules that would deny the request if they were enforced: it lacks their keys.
     shadow_denied: Vec<RuleId>,
-    /// By call; `None` until it is settled.
-    results: Vec<Option<CallResult>>,
     asked_us: u64,
+}
+
+/// Checks that are charged together, by one call.
+#[derive(Debug)]
+struct Part {
+    checks: usize,
+    /// `None` until it is settled.
+    result: Option<CallResult>,
+    /// A lease has paid for it, and it isn't asked about.
+    leased: bool,
 }
 
 /// A verdict for each of a call's limits, or why there is none.
@@ -108,6 +120,8 @@ pub enum Source {
     Local,
     /// What Redis said of an earlier request.
     DenialCache,
+    /// What Redis was paid ahead.
+    Lease,
 }
 
 /// What is left of a limit.
@@ -142,12 +156,20 @@ pub enum Tally {
     Delayed,
     /// Denied by what Redis said of an earlier request.
     CacheDenied,
+    /// Let in by what Redis was paid ahead.
+    LeaseAllowed,
 }
 
 impl Limiter {
     /// Compiles a configuration.
     pub fn new(config: Config) -> Limiter {
-        Limiter { rules: Rules::new(&config), store: config.store, denials: RefCell::default() }
+        Limiter {
+            rules: Rules::new(&config),
+            store: config.store,
+            denials: RefCell::default(),
+            leases: RefCell::default(),
+            fetches: RefCell::default(),
+        }
     }
 
     /// The first step of a request.
@@ -169,40 +191,72 @@ impl Limiter {
             let decide = |checks: Vec<Judged<'_>>| decide_locally(checks, Vec::new(), data, now.wall_ms);
             return Step::Decide(combined(enforced, shadow, &shadow_denied, decide));
         };
-        if let Some(decision) = self.denied_before(&checks, now) {
+        let parts = self.parts(store, &checks, now);
+        if let Some(decision) = self.denied_before(&checks, &parts, now) {
             return Step::Decide(decision);
         }
+        let asked = (0..).zip(by_part(&checks, &parts)).filter(|(_, (part, _))| !part.leased);
+        let calls: Vec<_> = asked.map(|(place, (_, checks))| (place, self.call(store, checks, None))).collect();
+        let flow = Flow { checks, parts, shadow_denied, asked_us: now.us };
+        if calls.is_empty() { Step::Decide(flow.decide(self, data, now)) } else { Step::Ask(flow, calls) }
+    }
+
+    /// The calls for leases that [`Limiter::begin`] wants made. What they come to goes to [`Limiter::settle_lease`].
+    pub fn fetches(&self) -> Vec<(Ticket, Call)> {
+        self.fetches.take()
+    }
+
+    /// Takes the result of a call for a lease.
+    pub fn settle_lease(&self, lease: LeaseId, result: CallResult, now: Now) {
+        self.leases.borrow_mut().settle(lease, &result.unwrap_or_default(), now.us);
+    }
+
+    /// Which checks are charged together, and what is paid for already.
+    fn parts(&self, store: &Store, checks: &[Check], now: Now) -> Vec<Part> {
         // A rule that isn't enforced has a call of its own: what it denies is charged to the others all the same.
         let together = match store.scope {
             Scope::Request => checks.iter().filter(|check| check.enforced).count(),
             Scope::Rule => 0,
         };
         let alone = checks.len().saturating_sub(together);
-        let covers: Vec<usize> =
-            Some(together).filter(|count| *count > 0).into_iter().chain(std::iter::repeat_n(1, alone)).collect();
-        let mut rest = checks.as_slice();
-        let calls = covers.iter().map(|count| {
-            let (these, after) = rest.split_at_checked(*count).unwrap_or((rest, &[]));
+        let sizes = Some(together).filter(|count| *count > 0).into_iter().chain(std::iter::repeat_n(1, alone));
+        let mut parts: Vec<Part> = sizes.map(|checks| Part { checks, result: None, leased: false }).collect();
+        let mut rest = checks;
+        for part in &mut parts {
+            let (these, after) = rest.split_at_checked(part.checks).unwrap_or((rest, &[]));
             rest = after;
-            self.call(store, these)
-        });
-        let calls: Vec<Call> = calls.collect();
-        let results = covers.iter().map(|_| None).collect();
-        let flow = Flow { checks, covers, shadow_denied, results, asked_us: now.us };
-        if calls.is_empty() { Step::Decide(flow.decide(self, data, now)) } else { Step::Ask(flow, calls) }
+            let Some(terms) = self.terms(these) else { continue };
+            let Met { paid, wanted } = self.leases.borrow_mut().meet(these, terms, now.us);
+            (part.leased, part.result) = (paid.is_some(), paid.map(Ok));
+            if let Some(Wanted { id, costs }) = wanted {
+                self.fetches.borrow_mut().push((Ticket::Lease(id), self.call(store, these, Some(&costs))));
+            }
+        }
+        parts
+    }
+
+    /// The terms on which checks are leased together, if each of their rules has some.
+    fn terms(&self, checks: &[Check]) -> Option<Terms> {
+        let mut terms = checks.iter().map(|check| self.rules.get(check.rule)?.lease);
+        let first = terms.next()??;
+        terms.try_fold(first, |terms, other| Some(terms.and(other?)))
     }
 
     /// The denial of a request of which Redis has denied the like. No rule is charged for it, and none that isn't enforced sees it.
-    fn denied_before(&self, checks: &[Check], now: Now) -> Option<Decision> {
+    fn denied_before(&self, checks: &[Check], parts: &[Part], now: Now) -> Option<Decision> {
         let mut denials = self.denials.borrow_mut();
         if denials.is_empty() {
             return None;
         }
-        let enforced = self.judge(checks).filter(|judged| judged.check.enforced && judged.rule.cache_denials_ms > 0);
-        let denying = enforced.filter_map(|judged| Some(Judged { verdicts: denials.find(judged.check, now.us)?, ..judged }));
+        let asked = by_part(checks, parts).filter(|(part, _)| !part.leased).flat_map(|(_, checks)| self.judge(checks));
+        let enforced = asked.filter(|judged| judged.check.enforced && judged.rule.cache_denials_ms > 0);
+        let denying = enforced.filter_map(|judged| {
+            let verdicts = denials.find(judged.check, now.us)?;
+            Some(Judged { verdicts, source: Source::DenialCache, ..judged })
+        });
         let denying: Vec<Judged<'_>> = denying.collect();
         let tally = denying.iter().map(|judged| (judged.check.rule, Tally::CacheDenied)).collect();
-        (!denying.is_empty()).then(|| denied(&denying, Source::DenialCache, tally))
+        (!denying.is_empty()).then(|| denied(&denying, tally))
     }
 
     /// Keeps in mind what Redis has denied.
@@ -211,13 +265,15 @@ impl Limiter {
         self.denials.borrow_mut().learn(judged.check, verdicts, asked_us, now.us, keep_us);
     }
 
-    fn call(&self, store: &Store, checks: &[Check]) -> Call {
-        let mut limits = Vec::new();
+    /// The call that charges these checks what they cost, or these costs, by limit.
+    fn call(&self, store: &Store, checks: &[Check], costs: Option<&[u64]>) -> Call {
+        let mut limits: Vec<LimitCall<'_>> = Vec::new();
         for Judged { check, rule, .. } in self.judge(checks) {
             for limit in &check.limits.limits {
                 let mut key = Vec::with_capacity(64);
                 redis_key(&mut key, &store.key_prefix, &rule.name, &check.subject, limit);
-                limits.push(LimitCall { key, limit, cost: check.cost });
+                let cost = costs.and_then(|costs| costs.get(limits.len()).copied()).unwrap_or(check.cost);
+                limits.push(LimitCall { key, limit, cost });
             }
         }
         Call::new(&limits)
@@ -227,7 +283,7 @@ impl Limiter {
     fn judge<'a>(&'a self, checks: &'a [Check]) -> impl Iterator<Item = Judged<'a>> {
         checks.iter().filter_map(|check| {
             let rule = self.rules.get(check.rule)?;
-            Some(Judged { check, rule, verdicts: Vec::new() })
+            Some(Judged { check, rule, source: Source::Redis, verdicts: Vec::new() })
         })
     }
 }
@@ -235,25 +291,45 @@ impl Limiter {
 impl Flow {
     /// Takes the result of a call; whether it was the last one. A second result for a call is ignored.
     pub fn settle(&mut self, part: u16, result: CallResult) -> bool {
-        if let Some(place @ None) = self.results.get_mut(usize::from(part)) {
+        if let Some(Part { result: place @ None, .. }) = self.parts.get_mut(usize::from(part)) {
             *place = Some(result);
         }
-        self.results.iter().all(Option::is_some)
+        self.parts.iter().all(|part| part.result.is_some())
     }
 
     /// The decision, once all calls are settled; one that isn't counts as failed.
     pub fn decide(self, limiter: &Limiter, data: &impl SharedData, now: Now) -> Decision {
-        let Flow { checks, covers, shadow_denied, results, asked_us } = self;
-        let mut results = shared_out(&checks, &covers, results).into_iter();
-        let judged = limiter.judge(&checks).map(|judged| (judged, results.next().unwrap_or(Err(Failure::Disconnected))));
+        let Flow { checks, parts, shadow_denied, asked_us } = self;
+        for (part, checks) in by_part(&checks, &parts) {
+            if let (false, Some(Ok(verdicts))) = (part.leased, &part.result)
+                && limiter.terms(checks).is_some()
+            {
+                limiter.leases.borrow_mut().learn(checks, verdicts, asked_us, now.us);
+            }
+        }
+        let mut results = shared_out(&checks, parts).into_iter();
+        let judged = limiter.judge(&checks).map(|judged| {
+            let (source, result) = results.next().unwrap_or((Source::Redis, Err(Failure::Disconnected)));
+            (Judged { source, ..judged }, result)
+        });
         let (enforced, shadow): (Vec<_>, Vec<_>) = judged.partition(|(judged, _)| judged.check.enforced);
         for (judged, result) in &enforced {
-            if let Ok(verdicts) = result {
+            if let (Source::Redis, Ok(verdicts)) = (judged.source, result) {
                 limiter.learn(judged, verdicts, asked_us, now);
             }
         }
         combined(enforced, shadow, &shadow_denied, |checks| settled(checks, data, now.wall_ms))
     }
+}
+
+/// The parts with their checks.
+fn by_part<'a>(checks: &'a [Check], parts: &'a [Part]) -> impl Iterator<Item = (&'a Part, &'a [Check])> {
+    let mut rest = checks;
+    parts.iter().map(move |part| {
+        let (these, after) = rest.split_at_checked(part.checks).unwrap_or((rest, &[]));
+        rest = after;
+        (part, these)
+    })
 }
 
 /// The decision of the checks that are enforced, and beside it what each of the others would have come to.
@@ -284,16 +360,16 @@ fn settled(checks: Vec<(Judged<'_>, CallResult)>, data: &impl SharedData, now_ms
     }
     // A clean denial stands, whatever the rules with failures would say, and charges nothing here.
     if answered.iter().any(Judged::denies) {
-        return denied(&answered, Source::Redis, errors);
+        return denied(&answered, errors);
     }
     let (by_bucket, let_in): (Vec<_>, Vec<_>) =
         failed.into_iter().partition(|judged| judged.rule.on_error == OnError::Local);
     let mut tally: Vec<_> = errors;
     tally.extend(let_in.iter().map(|judged| (judged.check.rule, Tally::Allowed)));
     if by_bucket.is_empty() {
-        return held_back(allowed(&answered, &let_in, Source::Redis, tally), &answered);
+        return held_back(allowed(&answered, &let_in, tally), &answered);
     }
-    tally.extend(answered.iter().flat_map(|judged| judged.admissions(Source::Redis)));
+    tally.extend(answered.iter().flat_map(Judged::admissions));
     held_back(decide_locally(by_bucket, tally, data, now_ms), &answered)
 }
 
@@ -356,6 +432,8 @@ fn held_back(mut decision: Decision, answered: &[Judged<'_>]) -> Decision {
 struct Judged<'a> {
     check: &'a Check,
     rule: &'a Rule,
+    /// Who gives the verdicts.
+    source: Source,
     verdicts: Vec<Verdict>,
 }
 
@@ -365,20 +443,23 @@ impl Judged<'_> {
     }
 
     /// The verdicts with their limits.
-    fn limits(&self, source: Source) -> impl Iterator<Item = (&Limit, &Verdict)> {
-        let limits = match source {
-            Source::Redis | Source::DenialCache => &self.check.limits.limits,
+    fn limits(&self) -> impl Iterator<Item = (&Limit, &Verdict)> {
+        let limits = match self.source {
+            Source::Redis | Source::DenialCache | Source::Lease => &self.check.limits.limits,
             Source::Local => &self.check.limits.local,
         };
         limits.iter().zip(&self.verdicts)
     }
 
     /// What to count of a check that was let in.
-    fn admissions(&self, source: Source) -> Vec<(RuleId, Tally)> {
+    fn admissions(&self) -> Vec<(RuleId, Tally)> {
         let near = |(limit, verdict): (&Limit, &Verdict)| verdict.remaining.saturating_mul(5) < limit.burst();
         let mut tally = vec![(self.check.rule, Tally::Allowed)];
-        if self.limits(source).any(near) {
+        if self.limits().any(near) {
             tally.push((self.check.rule, Tally::NearLimit));
+        }
+        if self.source == Source::Lease {
+            tally.push((self.check.rule, Tally::LeaseAllowed));
         }
         tally
     }
@@ -389,18 +470,19 @@ impl Judged<'_> {
     }
 }
 
-/// The results of calls, as one for each check.
-fn shared_out(checks: &[Check], covers: &[usize], results: Vec<Option<CallResult>>) -> Vec<CallResult> {
+/// The results of calls, as one for each check, and who gave it.
+fn shared_out(checks: &[Check], parts: Vec<Part>) -> Vec<(Source, CallResult)> {
     let mut checks = checks.iter();
     let mut shared = Vec::with_capacity(checks.len());
-    for (covered, result) in covers.iter().zip(results) {
-        let limits = checks.by_ref().take(*covered).map(|check| check.limits.limits.len());
+    for Part { checks: covered, result, leased } in parts {
+        let limits = checks.by_ref().take(covered).map(|check| check.limits.limits.len());
+        let source = if leased { Source::Lease } else { Source::Redis };
         match result.unwrap_or(Err(Failure::Disconnected)) {
             Ok(verdicts) => {
                 let mut verdicts = verdicts.into_iter();
-                shared.extend(limits.map(|count| Ok(verdicts.by_ref().take(count).collect())));
+                shared.extend(limits.map(|count| (source, Ok(verdicts.by_ref().take(count).collect()))));
             }
-            Err(failure) => shared.extend(limits.map(|_| Err(failure.clone()))),
+            Err(failure) => shared.extend(limits.map(|_| (source, Err(failure.clone())))),
         }
     }
     shared
@@ -424,25 +506,26 @@ fn decide_locally(
         Ok(verdicts) => {
             let mut verdicts = verdicts.into_iter();
             for judged in &mut checks {
+                judged.source = Source::Local;
                 judged.verdicts = verdicts.by_ref().take(judged.check.limits.local.len()).collect();
             }
         }
         // There is nobody left to ask, and a proxy without shared data can't be told from one without limits.
         Err(Unavailable) => {
             tally.extend(checks.iter().flat_map(|judged| [Tally::Error, Tally::Allowed].map(|t| (judged.check.rule, t))));
-            return allowed(&[], &checks, Source::Local, tally);
+            return allowed(&[], &checks, tally);
         }
     }
     if checks.iter().any(Judged::denies) {
         tally.retain(|(_, tally)| *tally == Tally::Error); // nobody is let in after all
         tally.extend(checks.iter().filter(|j| j.denies()).map(|j| (j.check.rule, Tally::LocalDenied)));
-        return denied(&checks, Source::Local, tally);
+        return denied(&checks, tally);
     }
     tally.extend(checks.iter().map(|judged| (judged.check.rule, Tally::LocalAllowed)));
-    allowed(&checks, &[], Source::Local, tally)
+    allowed(&checks, &[], tally)
 }
 
-fn denied(checks: &[Judged<'_>], source: Source, mut tally: Vec<(RuleId, Tally)>) -> Decision {
+fn denied(checks: &[Judged<'_>], mut tally: Vec<(RuleId, Tally)>) -> Decision {
     let denying = || checks.iter().filter(|judged| judged.denies());
     tally.extend(denying().map(|judged| (judged.check.rule, Tally::Denied)));
     let mut retry_ms = Some(0);
@@ -453,27 +536,25 @@ fn denied(checks: &[Judged<'_>], source: Source, mut tally: Vec<(RuleId, Tally)>
             Outcome::NeverPasses => None,
         };
     }
-    let binding = denying().flat_map(|judged| judged.limits(source).map(move |(limit, verdict)| (judged, limit, verdict)));
+    let binding = denying().flat_map(|judged| judged.limits().map(move |(limit, verdict)| (judged, limit, verdict)));
     let binding = binding.filter(|(_, _, verdict)| verdict.outcome != Outcome::Allowed);
-    bound(binding, Kind::Denied { retry_ms }, source, tally)
+    bound(binding, Kind::Denied { retry_ms }, tally)
 }
 
 /// All are let in: `decided` by verdicts, `let_in` by their rules' `on_error`.
-fn allowed(decided: &[Judged<'_>], let_in: &[Judged<'_>], source: Source, mut tally: Vec<(RuleId, Tally)>) -> Decision {
-    tally.extend(decided.iter().flat_map(|judged| judged.admissions(source)));
+fn allowed(decided: &[Judged<'_>], let_in: &[Judged<'_>], mut tally: Vec<(RuleId, Tally)>) -> Decision {
+    tally.extend(decided.iter().flat_map(Judged::admissions));
     if let ([], [judged, ..]) = (decided, let_in) {
         return judged.decision(Kind::Allowed, None, None, tally);
     }
-    let binding =
-        decided.iter().flat_map(|judged| judged.limits(source).map(move |(limit, verdict)| (judged, limit, verdict)));
-    bound(binding, Kind::Allowed, source, tally)
+    let binding = decided.iter().flat_map(|judged| judged.limits().map(move |(limit, verdict)| (judged, limit, verdict)));
+    bound(binding, Kind::Allowed, tally)
 }
 
 /// The decision of the limit with the least remaining.
 fn bound<'a>(
     limits: impl Iterator<Item = (&'a Judged<'a>, &'a Limit, &'a Verdict)>,
     kind: Kind,
-    source: Source,
     tally: Vec<(RuleId, Tally)>,
 ) -> Decision {
     match limits.min_by_key(|(_, _, verdict)| verdict.remaining) {
@@ -481,9 +562,9 @@ fn bound<'a>(
             let Verdict { remaining, reset_ms, .. } = *verdict;
             // A reply can't leave more than there can be.
             let quota = Quota { limit: *limit, remaining: remaining.min(limit.burst()), reset_ms };
-            judged.decision(kind, Some(source), Some(quota), tally)
+            judged.decision(kind, Some(judged.source), Some(quota), tally)
         }
-        None => Decision { source: Some(source), tally, ..Decision::of(kind) },
+        None => Decision { tally, ..Decision::of(kind) },
     }
 }
 

@@ -13,6 +13,7 @@ pub mod config;
 pub mod denials;
 pub mod dice;
 pub mod flow;
+pub mod leases;
 pub mod limit;
 pub mod local;
 pub mod request;

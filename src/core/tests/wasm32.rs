@@ -62,7 +62,8 @@ fn a_request_is_asked_of_redis_and_let_in() {
     let Step::Ask(mut flow, calls) = limiter.begin(plan(&limiter), &data, Now { wall_ms: NOW_MS, us: 0 }) else {
         panic!("Redis is to be asked")
     };
-    client.ask(7, calls, now_us, &mut effects);
+    let calls = calls.into_iter().map(|(part, call)| (Ticket::Request { id: 7, part }, call));
+    client.ask(calls, now_us, &mut effects);
     client.poll(now_us, &mut effects);
     client.opened(true, now_us, &mut effects);
     client.received(b"*4\r\n:1\r\n:1\r\n:0\r\n:0\r\n*4\r\n:1\r\n:2\r\n:0\r\n:4294968000\r\n", now_us, &mut effects);
@@ -73,7 +74,7 @@ fn a_request_is_asked_of_redis_and_let_in() {
             _ => None,
         })
         .collect();
-    let [(Ticket { request: 7, part: 0 }, result)] = &results[..] else { panic!("{results:?}") };
+    let [(Ticket::Request { id: 7, part: 0 }, result)] = &results[..] else { panic!("{results:?}") };
     assert!(flow.settle(0, result.clone()));
     let decision = flow.decide(&limiter, &data, Now { wall_ms: NOW_MS, us: 0 });
     assert_eq!(decision.kind, Kind::Allowed);

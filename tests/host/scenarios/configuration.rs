@@ -22,8 +22,8 @@ pub(crate) fn a_bad_configuration_is_refused_with_a_line_for_each_fault<V: Vm>()
         (
             r#"{"rules":[{"name":"r","key":["ip"],"limits":["0/s"],"limts":["1/s"],"windowMS":1}]}"#,
             vec![
-                r#"rules[0].limts: ["1/s"]: unknown field (did you mean "limits"?); allowed: name, select, match, when, key, limits, algorithm, cost, tiers, overrides, live_overrides, on_missing, on_error, local, mode, enforce_percent, cache_denials, response"#,
-                r#"rules[0].windowMS: 1: unknown field; allowed: name, select, match, when, key, limits, algorithm, cost, tiers, overrides, live_overrides, on_missing, on_error, local, mode, enforce_percent, cache_denials, response"#,
+                r#"rules[0].limts: ["1/s"]: unknown field (did you mean "limits"?); allowed: name, select, match, when, key, limits, algorithm, cost, tiers, overrides, live_overrides, on_missing, on_error, local, mode, enforce_percent, cache_denials, lease, response"#,
+                r#"rules[0].windowMS: 1: unknown field; allowed: name, select, match, when, key, limits, algorithm, cost, tiers, overrides, live_overrides, on_missing, on_error, local, mode, enforce_percent, cache_denials, lease, response"#,
                 r#"rules[0].limits[0]: "0/s": a count of 0 would deny every request; allowed: 1 to 9007199254740991"#,
             ],
         ),

@@ -10,6 +10,7 @@ pub(crate) mod denials;
 pub(crate) mod failures;
 pub(crate) mod held;
 pub(crate) mod keys;
+pub(crate) mod leases;
 pub(crate) mod local;
 pub(crate) mod replies;
 pub(crate) mod rules;
@@ -128,6 +129,11 @@ macro_rules! all {
             the_like_of_what_was_denied_is_denied_at_once
             a_rule_may_ask_every_time
             a_denial_stands_while_redis_is_away
+        );
+        $crate::host::scenarios::all!($vm, leases:
+            what_a_lease_has_paid_for_is_let_in_without_asking
+            a_lease_that_fails_fails_no_request
+            what_is_held_is_spent_while_redis_is_away
         );
         $crate::host::scenarios::all!($vm, bridge:
             the_bridge_takes_frames_off_and_puts_them_on

@@ -28,6 +28,7 @@ pub use reader::Origin;
 pub use rule::{MAX_COST, MAX_RULES};
 pub use sources::MAX_KEY_PARTS;
 
+use crate::leases::Terms;
 use crate::limit::{Algorithm, Limit};
 use crate::rules::{ClientIp, KeyPart, Match};
 use reader::{Item, Reader};
@@ -209,6 +210,8 @@ pub struct RuleConfig {
     pub enforce_percent: u8,
     /// For how long a denial of Redis's stands for requests of the same kind, in milliseconds; 0: for none.
     pub cache_denials_ms: u64,
+    /// How its subjects are leased; `None`: they aren't.
+    pub lease: Option<Terms>,
     /// The answer of a request that it denies.
     pub response: Rc<Response>,
 }

@@ -6,6 +6,7 @@ use super::reader::{Item, Reader};
 use super::response::response;
 use super::sources::{key, key_part, predicate};
 use super::{Cost, Limits, Mode, OnError, OnMissing, Response, RuleConfig, Select, Tiers};
+use crate::leases::{Terms, can_be_leased};
 use crate::limit::Algorithm;
 use crate::rules::{Match, Subject};
 use std::collections::BTreeMap;
@@ -22,7 +23,12 @@ const MAX_TIERS: usize = 100;
 /// The most overrides of a rule.
 const MAX_OVERRIDES: usize = 10_000;
 
-const FIELDS: [&str; 18] = [
+/// The most requests of a lease.
+const MAX_LEASE: u64 = 10_000;
+/// The longest that a lease lasts.
+const MAX_LEASE_MS: u64 = 5_000;
+
+const FIELDS: [&str; 19] = [
     "name",
     "select",
     "match",
@@ -40,6 +46,7 @@ const FIELDS: [&str; 18] = [
     "mode",
     "enforce_percent",
     "cache_denials",
+    "lease",
     "response",
 ];
 
@@ -93,6 +100,7 @@ fn rule(r: &mut Reader, item: &Item<'_>, usual: &Rc<Response>) -> Option<RuleCon
     let mode = o.get("mode").map_or(Some(Mode::Enforce), |item| mode(r, &item));
     let percent = o.get("enforce_percent").map_or(Some(100), |item| r.integer(&item, 0..=100));
     let cached = o.get("cache_denials").map_or(Some(1000), |item| r.duration(&item, 0, MAX_CACHE_DENIALS_MS));
+    let leased = o.get("lease").map(|item| lease(r, &item, limits.as_ref()));
     let response = o.get("response").map_or_else(|| Some(Rc::clone(usual)), |item| response(r, &item, usual).map(Rc::new));
     named?;
     Some(RuleConfig {
@@ -113,6 +121,7 @@ fn rule(r: &mut Reader, item: &Item<'_>, usual: &Rc<Response>) -> Option<RuleCon
         mode: mode?,
         enforce_percent: u8::try_from(percent?).ok()?,
         cache_denials_ms: cached?,
+        lease: leased.map_or(Some(None), |terms| terms.map(Some))?,
         response: response?,
     })
 }
@@ -192,4 +201,23 @@ fn live_overrides(r: &mut Reader, item: &Item<'_>) -> Option<u64> {
         return r.fault(item, "they are kept in Redis, and there is no store");
     }
     o.get("every").map_or(Some(10_000), |item| r.duration(&item, 1000, 3_600_000))
+}
+
+fn lease(r: &mut Reader, item: &Item<'_>, limits: Option<&Limits>) -> Option<Terms> {
+    let o = r.object(item, &["max", "every"])?;
+    if !r.has_store {
+        return r.fault(item, "what is leased is charged in Redis, and there is no store");
+    }
+    if let Some(Limits::These(limits)) = limits
+        && let Some(limit) = limits.iter().find(|limit| !can_be_leased(limit.algorithm()))
+    {
+        let name = limit.algorithm().name();
+        return r.fault(
+            item,
+            format!("a limit by {name} can't be leased; by token_bucket, fixed_window and sliding_window one can"),
+        );
+    }
+    let max = o.get("max").map_or(Some(100), |item| r.integer(&item, 2..=MAX_LEASE));
+    let every = o.get("every").map_or(Some(200), |item| r.duration(&item, 10, MAX_LEASE_MS));
+    Some(Terms { max: max?, every_ms: every? })
 }

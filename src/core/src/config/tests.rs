@@ -79,8 +79,8 @@ fn what_is_not_given_has_the_documented_default() {
     assert_eq!((response.content_type.as_str(), response.grpc_status), ("application/json", GrpcStatus::ResourceExhausted));
     assert_eq!((&rule.cost, rule.on_missing, rule.on_error), (&Cost::Fixed(1), OnMissing::Skip, OnError::Local));
     assert_eq!(
-        (rule.select, rule.enforce_percent, rule.cache_denials_ms, rule.live_every_ms),
-        (Select::Always, 100, 1000, None)
+        (rule.select, rule.enforce_percent, rule.cache_denials_ms, rule.lease, rule.live_every_ms),
+        (Select::Always, 100, 1000, None, None)
     );
     assert_eq!(config.client_ip, ClientIp { header: None, ipv4_prefix: 32, ipv6_prefix: 64 });
     assert_eq!((rule.share, rule.mode), (1.0, Mode::Enforce));
@@ -110,7 +110,7 @@ fn every_field_is_taken_over() {
             "tiers": {"by": "jwt:plan", "values": {"free": ["1/s"], "internal": "unlimited"}},
             "overrides": {"acme": ["5/s token_bucket", "5/s"]}, "live_overrides": {},
             "on_missing": "deny", "on_error": "allow", "local": {"share": 0.5}, "mode": "shadow", "enforce_percent": 50,
-            "cache_denials": "0s",
+            "cache_denials": "0s", "lease": {"every": "50ms"},
             "response": {"content_type": "text/plain", "headers": ["structured", "x-ratelimit"], "grpc_status": "UNAVAILABLE"},
         }],
     }));
@@ -180,6 +180,7 @@ fn every_field_is_taken_over() {
         mode: Mode::Shadow,
         enforce_percent: 50,
         cache_denials_ms: 0,
+        lease: Some(Terms { max: 100, every_ms: 50 }),
         response: Rc::new(response),
     };
     assert_eq!(config.rules, [rule]);

@@ -138,7 +138,7 @@ fn one_call_covers_a_request_or_a_rule() {
         let Step::Ask(_, calls) = begin(&limiter, &Table::default()) else { panic!("nothing to ask") };
         assert_eq!(calls.len(), wanted);
         let mut decoder = Decoder::default();
-        calls.iter().for_each(|call| decoder.feed(&call.evalsha()));
+        calls.iter().for_each(|(_, call)| decoder.feed(&call.evalsha()));
         let commands = std::iter::from_fn(|| decoder.next_reply().unwrap()).count();
         assert_eq!(commands, wanted, "each call is one command");
     }

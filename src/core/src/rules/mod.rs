@@ -22,6 +22,7 @@ pub use source::{KeyPart, Source};
 pub use subject::{MAX_KEY_BYTES, Subject, redis_key};
 
 use crate::config::{Config, Cost, Mode, OnError, OnMissing, Response, RuleConfig, Select};
+use crate::leases::Terms;
 use crate::limit::Algorithm;
 use crate::request::{self, Request};
 use facts::Facts;
@@ -52,6 +53,8 @@ pub struct Rule {
     pub enforce_percent: u8,
     /// For how long a denial of Redis's stands for requests of the same kind, in milliseconds; 0: for none.
     pub cache_denials_ms: u64,
+    /// How its subjects are leased, if they are.
+    pub lease: Option<Terms>,
     /// How often its live overrides are read, in milliseconds; `None`: it has none.
     pub live_every_ms: Option<u64>,
     /// The answer of a request that it denies.
@@ -276,6 +279,7 @@ impl Rule {
             on_error: config.on_error,
             enforce_percent: if config.mode == Mode::Shadow { 0 } else { config.enforce_percent },
             cache_denials_ms: config.cache_denials_ms,
+            lease: config.lease,
             live_every_ms: config.live_every_ms,
             response: Rc::clone(&config.response),
             algorithm: config.algorithm,

@@ -4,19 +4,25 @@ use super::callouts::Callouts;
 use super::link::Link;
 use super::{Call, Failure, HttpCall, HttpReply, Reply};
 use crate::config::{Store, Transport};
+use crate::leases::LeaseId;
 use crate::limit::Verdict;
 use crate::rules::RuleId;
 
 /// The most calls that wait for replies, and among them those whose requests don't wait any more.
 pub const MAX_WAITING: usize = 8192;
 
-/// Who a call is for.
+/// What a call is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
-    /// The request's context.
-    pub request: u32,
-    /// Which of the request's calls.
-    pub part: u16,
+pub enum Ticket {
+    /// A request that waits.
+    Request {
+        /// The request's context.
+        id: u32,
+        /// Which of its calls.
+        part: u16,
+    },
+    /// A lease.
+    Lease(LeaseId),
 }
 
 /// What is to be done.
@@ -114,10 +120,9 @@ impl Client {
         }
     }
 
-    /// Makes the calls of a request. The answer to each is an [`Effect::Done`], maybe at once.
-    pub fn ask(&mut self, request: u32, calls: Vec<Call>, now_us: u64, out: &mut Vec<Effect>) {
-        let calls =
-            (0..).zip(calls).map(|(part, call)| Pending { ticket: Ticket { request, part }, call, since_us: now_us });
+    /// Makes calls. The answer to each is an [`Effect::Done`], maybe at once.
+    pub fn ask(&mut self, calls: impl Iterator<Item = (Ticket, Call)>, now_us: u64, out: &mut Vec<Effect>) {
+        let calls = calls.map(|(ticket, call)| Pending { ticket, call, since_us: now_us });
         match &mut self.0 {
             By::Stream(link) => calls.for_each(|call| link.ask(call, now_us, out)),
             By::Callouts(callouts) => callouts.ask(calls.collect(), now_us, out),

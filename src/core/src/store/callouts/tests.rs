@@ -69,7 +69,8 @@ impl World {
                     todo.extend(more);
                 }
                 Effect::Done { ticket, result, .. } => {
-                    self.done.push(((ticket.request, ticket.part), result.map(|verdicts| verdicts[0].outcome)));
+                    let Ticket::Request { id, part } = ticket else { panic!("{ticket:?}") };
+                    self.done.push(((id, part), result.map(|verdicts| verdicts[0].outcome)));
                 }
                 Effect::Page { reply, .. } => self.pages.push(reply),
                 Effect::Connected => self.told.push("connected".to_owned()),
@@ -85,7 +86,7 @@ impl World {
         let pending = |part| {
             let key = format!("rl:{{r:{request}-{part}}}:tb:60000").into_bytes();
             let call = Call::new(&[LimitCall { key, limit: &limit, cost: 1 }]);
-            Pending { ticket: Ticket { request, part }, call, since_us: self.now_us }
+            Pending { ticket: Ticket::Request { id: request, part }, call, since_us: self.now_us }
         };
         let calls = (0..calls).map(pending).collect();
         self.event(|callouts, now, out| callouts.ask(calls, now, out));

@@ -83,7 +83,8 @@ impl World {
                 }
                 Effect::Reset => self.reset = true,
                 Effect::Done { ticket, result, .. } => {
-                    self.done.push((ticket.request, result.map(|verdicts| verdicts[0].outcome)));
+                    let Ticket::Request { id, .. } = ticket else { panic!("{ticket:?}") };
+                    self.done.push((id, result.map(|verdicts| verdicts[0].outcome)));
                 }
                 Effect::Page { reply, .. } => self.pages.push(reply),
                 Effect::Connected => self.told.push("connected".to_owned()),
@@ -97,7 +98,7 @@ impl World {
         let limit = Limit::token_bucket(100, 60_000, 3).unwrap();
         let key = format!("rl:{{r:{request}}}:tb:60000").into_bytes();
         let call = Call::new(&[LimitCall { key, limit: &limit, cost: 1 }]);
-        let ticket = Ticket { request, part: 0 };
+        let ticket = Ticket::Request { id: request, part: 0 };
         self.event(|link, now, out| link.ask(Pending { ticket, call, since_us: now }, now, out));
     }
 
