@@ -108,8 +108,7 @@ fn a_lease_ends_with_its_window() {
         let checks = checks(limits, 1, &["acme"]);
         let (mut leases, wanted) = warmed(&checks, left(9000, reset_ms));
         leases.settle(wanted.unwrap().id, &[left(8980, reset_ms)], 2 * MS);
-        let held = leases.hot(key(&checks)).unwrap().held.first().map(|lease| lease.until_us / MS);
-        held
+        leases.hot(key(&checks)).unwrap().held.first().map(|lease| lease.until_us / MS)
     };
     assert_eq!(until(r#""10000/min fixed_window""#, 50), Some(1 + 49), "asked for at 1 ms");
     assert_eq!(until(r#""10000/min fixed_window""#, 2), None);
