@@ -53,10 +53,11 @@ e2e: setup $(WASM) ## Real Envoy, real Redis, real clients.
 soak: setup $(WASM) ## Five minutes of load and of faults at random, by every transport.
 	@WEIR_SOAK_SECONDS=$(or $(SECONDS),300) cargo test -p weir --test e2e -- soak:: --nocapture 2>&1 | grep -v '^GET '
 
-bench: $(WASM) ## Measures Weir beside other filters, a quarter of an hour: target/bench/RESULTS.md and its picture.
+bench: $(WASM) ## Measures Weir beside other filters, half an hour: target/bench/RESULTS.md and its picture.
 	@tests/setup.sh bench
 	@src/wasm-cargo.sh build --release --manifest-path benches/noop/Cargo.toml --target-dir target
-	@python3 benches/compare.py --write target/bench
+	@cargo build -q --release --manifest-path benches/service/Cargo.toml --target-dir target
+	@python3 benches/compare.py --memory --write target/bench
 
 bench-core: ## Measures what a request costs in the core, with one rule and with a thousand.
 	@cargo bench -q --manifest-path benches/decisions/Cargo.toml --target-dir target/decisions

@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT / "envoy"))
 import run as demo  # noqa: E402
 
 NOOP = ROOT / "target/wasm32-unknown-unknown/release/noop.wasm"
+SERVICE = ROOT / "target/release/service"
 REFERENCE = "a wasm filter that does nothing"
 ROUTER = "          - name: envoy.filters.http.router"
 
@@ -49,8 +50,10 @@ TRAFFIC = {
 }
 
 
-# What is measured, with which sample, and whether every request is let in.
-Case = collections.namedtuple("Case", "text allowed")
+# What is measured, with which sample, whether every request is let in, and whether each has a key of its own.
+Case = collections.namedtuple("Case", "text allowed distinct", defaults=[False])
+
+DISTINCT = ROOT / "benches/distinct.lua"
 
 NATIVE = """          - name: envoy.filters.http.local_ratelimit
             typed_config:
@@ -59,6 +62,30 @@ NATIVE = """          - name: envoy.filters.http.local_ratelimit
               token_bucket: {max_tokens: 1000000000, tokens_per_fill: 1000000000, fill_interval: 1s}
               filter_enabled: {default_value: {numerator: 100, denominator: HUNDRED}}
               filter_enforced: {default_value: {numerator: 100, denominator: HUNDRED}}
+"""
+
+# What Envoy has for limits that Envoys share: it asks a service about each request, and the service asks Redis.
+REMOTE = """          - name: envoy.filters.http.ratelimit
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit
+              domain: bench
+              timeout: 2s
+              failure_mode_deny: true
+              rate_limit_service: {transport_api_version: V3, grpc_service: {envoy_grpc: {cluster_name: service}}}
+"""
+REMOTE_ACTIONS = """            - name: all
+              rate_limits: [{actions: [{request_headers: {header_name: x-api-key, descriptor_key: key}}]}]
+"""
+REMOTE_CLUSTER = """  clusters:
+  - name: service
+    connect_timeout: 1s
+    typed_extension_protocol_options:
+      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+        explicit_http_config: {http2_protocol_options: {}}
+    load_assignment:
+      cluster_name: service
+      endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: PORT}}}}]}]
 """
 
 
@@ -78,14 +105,24 @@ def cases(ports):
     local = limiter("quickstart.yaml", ports)
     # One Redis in the Cluster's place.
     proxied = between(limiter("redis-cluster.yaml", ports), "    lb_policy: CLUSTER_PROVIDED\n", "    load_assignment:", "")
+    remote = between(local, "          - name: weir\n", ROUTER, REMOTE).replace("            - name: all\n", REMOTE_ACTIONS)
+    remote = remote.replace("  clusters:\n", REMOTE_CLUSTER.replace("PORT", str(ports["service"])))
+    eight = ", ".join(f"1000000000/{window}" for window in ["s", "2s", "5s", "10s", "min", "10min", "h", "d"])
+    other = "                    - {name: RULE, match: {path: {prefix: /RULE}}, key: [ip], limits: [1/s]}\n"
+    thousand = "".join(other.replace("RULE", f"rule-{place}") for place in range(999))
+    redis = limiter("redis.yaml", ports)
     return {
         "no filter": Case(between(local, "          - name: weir\n", ROUTER, ""), True),
         REFERENCE: Case(local.replace(str(demo.WASM), str(NOOP)), True),
         "Envoy's own `local_ratelimit`": Case(between(local, "          - name: weir\n", ROUTER, NATIVE), True),
+        "Envoy's own `ratelimit`, with the least service": Case(remote, True),
         "weir, local": Case(local, True),
         "weir, denied by Redis": Case(limiter("redis.yaml", ports, "1/d"), False),
-        "weir, `redis`": Case(limiter("redis.yaml", ports), True),
-        "weir, leased": Case(limiter("redis.yaml", ports).replace("/s]\n", "/s]\n                      lease: {max: 1000}\n"), True),
+        "weir, `redis`": Case(redis, True),
+        "weir, `redis`, a key for each request": Case(redis, True, True),
+        "weir, `redis`, 8 limits": Case(limiter("redis.yaml", ports, eight), True),
+        "weir, `redis`, 999 rules more": Case(redis.replace("                    rules:\n", f"                    rules:\n{thousand}"), True),
+        "weir, leased": Case(redis.replace("/s]\n", "/s]\n                      lease: {max: 1000}\n"), True),
         "weir, `redis` through an internal listener": Case(limiter("redis-listener.yaml", ports), True),
         "weir, `redis` through Envoy's redis_proxy": Case(proxied, True),
         "weir, `redis-call`": Case(limiter("redis-call.yaml", ports), True),
@@ -117,6 +154,13 @@ def start_upstream(children, directory, traffic):
     )
     demo.start(children, ["nginx", "-c", str(directory / "nginx.conf")], subprocess.DEVNULL)
     demo.until(10, lambda: demo.answers(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", b"200 OK"), lambda: "nginx doesn't answer")
+    return port
+
+
+def start_service(children, redis):
+    """The least rate limit service, before that Redis; its port."""
+    port = demo.free_port()
+    demo.start(children, [str(SERVICE), str(port), f"redis://127.0.0.1:{redis}"], subprocess.DEVNULL)
     return port
 
 
@@ -180,6 +224,8 @@ Run = collections.namedtuple("Run", "rate median tail cpu calls")
 def load(port, pid, redis, case, traffic, connections, seconds):
     headers = [argument for header in ["x-api-key: bench", *traffic.headers] for argument in ("-H", header)]
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", *headers, f"http://127.0.0.1:{port}{traffic.path}"]
+    if case.distinct:
+        command += ["-s", str(DISTINCT)]
     before, calls = cpu_seconds(pid), redis_calls(redis)
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     cpu, calls = cpu_seconds(pid) - before, redis_calls(redis) - calls
@@ -193,6 +239,26 @@ def load(port, pid, redis, case, traffic, connections, seconds):
     requests = int(re.search(r"(\d+) requests in", text).group(1))
     rate = float(re.search(r"Requests/sec:\s+([\d.]+)", text).group(1))
     return Run(rate, microseconds(50), microseconds(99), cpu / requests * 1_000_000, calls / requests)
+
+
+def resident_mib(pid):
+    """What a process has in memory."""
+    return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def grown_mib(children, directory, case, redis, traffic):
+    """How many MiB an Envoy of one worker takes more after a million clients than after ten thousand, and after the second half of them."""
+    with envoy(children, directory, case.text, 1) as (port, _, pid):
+        def meet(clients):
+            met = 0
+            while met < clients:
+                seconds = 1 if clients < 100_000 else 5
+                run = load(port, pid, redis, case, traffic, 32, seconds)
+                met += run.rate * seconds
+            return resident_mib(pid)
+
+        few, half, all_of_them = meet(10_000), meet(490_000), meet(500_000)
+    return all_of_them - few, all_of_them - half
 
 
 def round_trip(redis):
@@ -232,8 +298,8 @@ def row(name, summary):
 def panel(title, summaries, x, y, width):
     """Bars of the ratios, with their spread."""
     out = [f'<text x="{x}" y="{y}" font-weight="bold">{title}</text>']
-    left, most = x + 270, 1.5
-    scale = (width - 330) / most
+    left, most = x + 310, 1.5
+    scale = (width - 370) / most
     for place, (name, summary) in enumerate(summaries.items()):
         top = y + 12 + place * 20
         ratio, low, high = statistics.median(summary.ratios), summary.ratios[0], summary.ratios[-1]
@@ -251,7 +317,7 @@ def panel(title, summaries, x, y, width):
 
 
 def draw(tables):
-    width, height = 700, 60 + 20 * max(len(summaries) for summaries in tables.values())
+    width, height = 740, 60 + 20 * max(len(summaries) for summaries in tables.values())
     rows = len(tables)
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{rows * height + 40}" font-family="sans-serif" font-size="12">',
@@ -273,6 +339,7 @@ def measure(arguments, children, directory):
     demo.start_redis(children, redis)
     ports = {8000: start_upstream(children, directory, traffic), 6379: redis}
     ports[7379] = start_webdis(children, directory, redis)
+    ports["service"] = start_service(children, redis)
     everything = cases(ports)
     measured = {name: case for name, case in everything.items() if re.search(arguments.only, name) or name == REFERENCE}
     runs, trips, starts = collections.defaultdict(list), [], collections.defaultdict(list)
@@ -290,7 +357,11 @@ def measure(arguments, children, directory):
                 if failures := decided_otherwise(admin):
                     print(f"{name}: {failures} requests weren't decided by Redis", file=sys.stderr)
     combinations = itertools.product(arguments.workers, arguments.connections)
-    once = statistics.median(trips), {name: statistics.median(times) for name, times in starts.items()}
+    grown = None
+    if arguments.memory:
+        print("a million clients", file=sys.stderr)
+        grown = grown_mib(children, directory, everything["weir, `redis`, a key for each request"], redis, traffic)
+    once = statistics.median(trips), {name: statistics.median(times) for name, times in starts.items()}, grown
     return *once, {
         (workers, connections): {
             name: summary(runs[workers, connections, name], runs[workers, connections, REFERENCE]) for name in measured
@@ -299,7 +370,7 @@ def measure(arguments, children, directory):
     }
 
 
-def report(arguments, trip, starts, tables):
+def report(arguments, trip, starts, grown, tables):
     traffic = TRAFFIC[arguments.traffic]
     out = [
         "# What Weir costs\n",
@@ -308,6 +379,7 @@ def report(arguments, trip, starts, tables):
         f"{arguments.rounds} rounds of {arguments.seconds} s in turns; medians, and the least and greatest ratio of a round. "
         "No request reached its limit but in the row that says so.\n",
         "Until its workers start Envoy takes: " + ", ".join(f"{name} {ms:.0f} ms" for name, ms in starts.items()) + ".\n",
+        *([f"Envoy takes {grown[0]:.1f} MiB more after 1,000,000 clients than after 10,000, of which {grown[1]:.1f} MiB for the second half.\n"] if grown else []),
         "![throughput as a ratio, by workers and connections](results.svg)\n",
     ]
     for (workers, connections), summaries in tables.items():
@@ -332,11 +404,12 @@ def main():
     parser.add_argument("--seconds", type=int, default=2)
     parser.add_argument("--connections", type=int, nargs="+", default=[1, 32, 256])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--memory", action="store_true", help="what a million clients take in memory too, a minute or two")
     parser.add_argument("--write", type=pathlib.Path, help="the directory for RESULTS.md and results.svg")
     arguments = parser.parse_args()
     with demo.children() as children, tempfile.TemporaryDirectory(prefix="weir-") as directory:
-        trip, starts, tables = measure(arguments, children, pathlib.Path(directory))
-    text = report(arguments, trip, starts, tables)
+        trip, starts, grown, tables = measure(arguments, children, pathlib.Path(directory))
+    text = report(arguments, trip, starts, grown, tables)
     print(text)
     if arguments.write:
         arguments.write.mkdir(parents=True, exist_ok=True)
