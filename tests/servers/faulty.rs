@@ -1,6 +1,6 @@
 //! A server that is as ill as a test wants it: before a real one, or with answers of the test's own.
 
-use super::free_port;
+use super::{free_port, until};
 use socket2::{Domain, Socket, Type};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
@@ -105,7 +105,9 @@ impl Faulty {
 
 impl Listening {
     fn accepting(port: u16, inner: &Arc<Inner>) -> Listening {
-        let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+        // The listener before it may live on for a moment, in a child that another thread starts just now.
+        let bind = || TcpListener::bind(("127.0.0.1", port)).ok();
+        let listener = until(Duration::from_secs(5), bind, || format!("port {port} is taken"));
         let (accepting, inner) = (listener.try_clone().unwrap(), Arc::clone(inner));
         let thread = std::thread::spawn(move || {
             while let Ok((connection, _)) = accepting.accept() {

@@ -8,8 +8,8 @@ pub(crate) mod redis_server;
 pub(crate) mod upstash;
 pub(crate) mod webdis;
 
-use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -17,7 +17,8 @@ use std::time::{Duration, Instant, SystemTime};
 /// Below the ports that outgoing connections take for themselves: one of these could be taken before its server listens.
 const PORTS: std::ops::Range<u32> = 10_001..32_000;
 
-/// A port that nobody listens on, and that isn't given out again.
+/// A port that nobody listens on, and that isn't given out again. It is found by asking for a connection: a listener, closed at once,
+/// would live on for a moment in a child that another thread starts just then.
 pub(crate) fn free_port() -> u16 {
     static GIVEN: AtomicU32 = AtomicU32::new(0);
     // Test processes at the same time begin at different places.
@@ -26,7 +27,8 @@ pub(crate) fn free_port() -> u16 {
     let free = (0..span).find_map(|_| {
         let place = start.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed)) % span;
         let port = u16::try_from(PORTS.start + place).unwrap();
-        TcpListener::bind(("127.0.0.1", port)).ok().map(|_| port)
+        let asked = TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, port).into(), Duration::from_secs(1));
+        asked.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused).then_some(port)
     });
     free.expect("a port is free")
 }
